@@ -1,0 +1,239 @@
+"""TrainConfig: every hyperparameter of a run, with its meaning, default and accepted range.
+
+The command line, the sidebar and the run directory all take their fields from here. A value is checked
+once, when the config is made; an accepted config needs no further checks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
+
+from typing_extensions import Doc
+
+DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "stl10")
+FOLDER_PREFIX = "folder:"
+METHODS = ("moco", "memory-bank", "in-batch")
+ENCODERS = ("small-cnn", "resnet18", "resnet50")
+
+
+class ConfigError(ValueError):
+    """A setting can't be used; the message names it, the value seen and what is accepted."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included unless `open_low` is set."""
+
+    low: float
+    high: float = math.inf
+    open_low: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.open_low else value >= self.low
+        return math.isfinite(value) and above and value <= self.high
+
+    def __str__(self) -> str:
+        low = f"above {self.low:g}" if self.open_low else f"at least {self.low:g}"
+        if math.isinf(self.high):
+            return low
+        return f"{low} and at most {self.high:g}"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of the named choices; `prefix` admits free text behind it, as in `folder:PATH`."""
+
+    names: tuple[str, ...]
+    prefix: str | None = None
+
+    def __contains__(self, value: str) -> bool:
+        if self.prefix and value.startswith(self.prefix):
+            return len(value) > len(self.prefix)
+        return value in self.names
+
+    def __str__(self) -> str:
+        return ", ".join(self.names) + (f", {self.prefix}PATH" if self.prefix else "")
+
+
+@dataclass(frozen=True)
+class Device:
+    """`auto`, `cpu`, `mps`, `cuda` or `cuda:N`."""
+
+    def __contains__(self, value: str) -> bool:
+        kind, colon, index = value.partition(":")
+        return value in ("auto", "cpu", "mps", "cuda") or (
+            kind == "cuda" and bool(colon) and index.isdecimal()
+        )
+
+    def __str__(self) -> str:
+        return "auto, cpu, mps, cuda, cuda:N"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of one training run."""
+
+    dataset: Annotated[
+        str, OneOf(DATASETS, FOLDER_PREFIX), Doc("Images to learn from; folder:PATH takes your own.")
+    ] = "digits"
+    image_size: Annotated[
+        int,
+        Range(0, 1024),
+        Doc("Side of the square images in pixels; 0 keeps the data set's own (32 for folders)."),
+    ] = 0
+    method: Annotated[str, OneOf(METHODS), Doc("Where the negatives come from.")] = "moco"
+    encoder: Annotated[str, OneOf(ENCODERS), Doc("Backbone network; small-cnn suits 8 to 64 pixels.")] = (
+        "small-cnn"
+    )
+    dim: Annotated[int, Range(2, 65536), Doc("Dimension D of the embedding.")] = 128
+    momentum: Annotated[
+        float, Range(0, 1), Doc("m: the share of the key encoder that stays at each step; 1 never moves it.")
+    ] = 0.99
+    queue_size: Annotated[int, Range(1, 2**24), Doc("K: how many past keys serve as negatives.")] = 1024
+    temperature: Annotated[
+        float,
+        Range(0, 100, open_low=True),
+        Doc("τ: cosines are divided by it; small values look at the hardest only."),
+    ] = 0.2
+    batch_size: Annotated[int, Range(2, 2**20), Doc("B: images a step.")] = 128
+    steps: Annotated[int, Range(1, 10**9), Doc("Optimizer steps of the whole run.")] = 400
+    lr: Annotated[
+        float, Range(0, 1000, open_low=True), Doc("Peak learning rate; falls to 0 along a cosine.")
+    ] = 0.06
+    scale_lr: Annotated[
+        bool, Doc("Multiply the learning rate by B/256, as end-to-end training with large batches needs.")
+    ] = False
+    warmup_steps: Annotated[int, Range(0, 10**9), Doc("Steps over which the learning rate rises from 0.")] = 0
+    weight_decay: Annotated[float, Range(0, 10), Doc("L2 penalty on the query encoder's weights.")] = 5e-4
+    batch_norm: Annotated[
+        str,
+        OneOf(("plain", "split")),
+        Doc(
+            "split: statistics over eighths of a shuffled batch, standing in for MoCo's shuffled batch norm."
+        ),
+    ] = "plain"
+    seed: Annotated[int, Range(0, 2**31 - 1), Doc("Fixes weights, batches and augmentation.")] = 0
+    device: Annotated[str, Device(), Doc("auto takes a GPU when there is one.")] = "auto"
+    threads: Annotated[int, Range(0, 1024), Doc("CPU threads; 0 leaves the choice to PyTorch.")] = 0
+    compile: Annotated[bool, Doc("Compile the encoders first: slow to start, faster afterwards.")] = False
+    snapshots: Annotated[
+        int, Range(2, 1000), Doc("Steps kept for viewing, spaced geometrically; the first and last included.")
+    ] = 6
+    keep_weights: Annotated[
+        str, OneOf(("all", "last")), Doc("Which snapshots keep the encoder weights: all, or the last alone.")
+    ] = "all"
+    eval_size: Annotated[int, Range(2, 10**7), Doc("Held-out images embedded at each snapshot, at most.")] = (
+        2000
+    )
+    knn_k: Annotated[int, Range(1, 10**6), Doc("Neighbours that vote in the kNN accuracy.")] = 20
+    knn_temperature: Annotated[
+        float, Range(0, 100, open_low=True), Doc("Temperature of the kNN votes, exp(cosine / temperature).")
+    ] = 0.1
+    bank_size: Annotated[
+        int, Range(2, 10**7), Doc("Training images in the kNN bank and linear probe, at most.")
+    ] = 10000
+    drift_share: Annotated[
+        float,
+        Range(0, 1),
+        Doc("Most of the run's compute that measuring queue staleness may cost; 0 turns it off."),
+    ] = 0.05
+    log_every: Annotated[
+        int, Range(0, 10**6), Doc("Steps between history entries; 0 logs about 400 a run.")
+    ] = 0
+    checkpoint_minutes: Annotated[
+        float,
+        Range(0, 10**6, open_low=True),
+        Doc("Longest stretch of work, in minutes, that a crash may cost."),
+    ] = 5.0
+    name: Annotated[str, Doc("What to call the run; empty makes a name from the settings.")] = ""
+
+    def __post_init__(self) -> None:
+        """Normalise numbers to the declared types; raise `ConfigError` at the first value out of range."""
+        for field, hint in field_hints().items():
+            object.__setattr__(self, field, _checked(field, getattr(self, field), hint))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """The config that `dataclasses.asdict` wrote; `ConfigError` for names it doesn't know."""
+        names = {f.name for f in dataclasses.fields(cls)}
+        for name in values:
+            if name not in names:
+                raise ConfigError(f"unknown setting {name!r}{nearest(name, names)}")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by field name, as stored in run.json."""
+        return dataclasses.asdict(self)
+
+    def title(self) -> str:
+        """The run's name: the one given, or one that says what was trained."""
+        if self.name:
+            return self.name
+        dataset = self.dataset.removeprefix(FOLDER_PREFIX).rstrip("/").rpartition("/")[2] or "folder"
+        if self.method == "moco":
+            return f"{dataset} m={self.momentum:g} K={self.queue_size}"
+        if self.method == "memory-bank":
+            return f"{dataset} memory bank K={self.queue_size}"
+        return f"{dataset} in-batch B={self.batch_size}"
+
+    @property
+    def negatives(self) -> int:
+        """Negatives each query meets once training is under way: K, or B − 1 within the batch."""
+        return self.batch_size - 1 if self.method == "in-batch" else self.queue_size
+
+    @property
+    def peak_lr(self) -> float:
+        """The learning rate at the top of the schedule, linear scaling (Goyal et al. 2017) included."""
+        return self.lr * self.batch_size / 256 if self.scale_lr else self.lr
+
+    @property
+    def log_interval(self) -> int:
+        """Steps between history entries."""
+        return self.log_every or max(1, self.steps // 400)
+
+
+def field_hints() -> dict[str, Any]:
+    """The annotated type of every field of `TrainConfig`, in order."""
+    return get_type_hints(TrainConfig, include_extras=True)
+
+
+def accepted(field: str) -> Range | OneOf | Device | None:
+    """What a field accepts beyond its type, or None where any value of the type will do."""
+    extras = getattr(field_hints()[field], "__metadata__", ())
+    return next((e for e in extras if isinstance(e, Range | OneOf | Device)), None)
+
+
+def help_text(field: str) -> str:
+    """The one-line description of a field."""
+    return next(e.documentation for e in field_hints()[field].__metadata__ if isinstance(e, Doc))
+
+
+def default(field: str) -> Any:
+    """The default value of a field."""
+    return TrainConfig.__dataclass_fields__[field].default
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` when some known name is close, else an empty string."""
+    close = difflib.get_close_matches(name.lower(), sorted(names), n=2, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def _checked(field: str, value: Any, hint: Any) -> Any:
+    kind = hint.__origin__
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{field} must be of type {kind.__name__}, got {value!r}")
+    limits = next((e for e in hint.__metadata__ if isinstance(e, Range | OneOf | Device)), None)
+    if limits is None or value in limits:
+        return value
+    if isinstance(limits, Range):
+        raise ConfigError(f"{field} must be {limits}, got {value!r}")
+    names = limits.names if isinstance(limits, OneOf) else ()
+    raise ConfigError(f"{field} must be one of {limits}; got {value!r}{nearest(value, names)}")

@@ -1,0 +1,126 @@
+"""Names and shapes of everything in a run directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SCHEMA_VERSION = 1
+RUN_FILE = "run.json"
+STATUS_FILE = "status.json"
+HISTORY_FILE = "history.jsonl"
+EVAL_FILE = "eval_set.safetensors"
+MANIFEST_FILE = "manifest.json"
+METRICS_FILE = "metrics.json"
+WEIGHTS_FILE = "weights.safetensors"
+EMBEDDINGS_FILE = "embeddings.safetensors"
+QUEUE_FILE = "queue.safetensors"
+DRIFT_FILE = "drift.safetensors"
+RESUME_DIR = "resume"
+CACHE_DIR = "cache"
+STEP_PATTERN = re.compile(r"step-(\d{8,})")
+
+STATES = ("queued", "running", "finished", "stopped", "failed")
+HISTORY_KEYS = (
+    "step",
+    "loss",
+    "positive_cosine",
+    "negative_cosine",
+    "contrast_accuracy",
+    "lr",
+    "momentum",
+    "encoder_gap",
+    "grad_norm",
+    "pairs_per_s",
+    "filled",
+)
+
+
+class RunError(ValueError):
+    """Something in a run directory can't be used; the message says what and why in one sentence."""
+
+
+def default_root() -> Path:
+    """The runs root: the variable MOCO_RUNS, or `checkpoints/` beside the package."""
+    return Path(os.environ.get("MOCO_RUNS") or Path(__file__).parents[2] / "checkpoints")
+
+
+def step_name(step: int) -> str:
+    """The folder name of a step, e.g. `step-00000400`."""
+    return f"step-{step:08d}"
+
+
+def now() -> str:
+    """The present moment in UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """What status.json says: where a run stands and which process works on it."""
+
+    state: str
+    step: int = 0
+    total_steps: int = 0
+    heartbeat: str = ""
+    pid: int | None = None
+    pid_started: float | None = None
+    host: str = ""
+    error: str = ""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunStatus:
+        """Check and take the fields that are known; `RunError` when one has the wrong type."""
+        status = cls(**{f.name: values[f.name] for f in dataclasses.fields(cls) if f.name in values})
+        if status.state not in STATES:
+            raise RunError(f"{STATUS_FILE} has state {status.state!r}; known are {', '.join(STATES)}")
+        counts = (status.step, status.total_steps)
+        if any(not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in counts):
+            raise RunError(f"{STATUS_FILE} must count steps in whole numbers, got {counts}")
+        texts = (status.heartbeat, status.host, status.error)
+        if any(not isinstance(text, str) for text in texts):
+            raise RunError(f"{STATUS_FILE} must give heartbeat, host and error as text, got {texts}")
+        if not isinstance(status.pid, int | None) or not isinstance(status.pid_started, int | float | None):
+            raise RunError(f"{STATUS_FILE} must give pid and pid_started as numbers, got {status.pid!r}")
+        return status
+
+    @property
+    def active(self) -> bool:
+        """Whether the run is still to end: queued or running."""
+        return self.state in ("queued", "running")
+
+    def seconds_since_heartbeat(self) -> float:
+        """Age of the last sign of life in seconds; infinite when there is none."""
+        try:
+            then = datetime.fromisoformat(self.heartbeat)
+        except ValueError:
+            return float("inf")
+        return (datetime.now(UTC) - then.astimezone(UTC)).total_seconds()
+
+
+@dataclass(frozen=True)
+class QueueSnapshot:
+    """The filled slots of a key queue, oldest first (M of K)."""
+
+    keys: np.ndarray  # M×D float32, unit length
+    written_steps: np.ndarray  # M int64
+    sample_ids: np.ndarray  # M int64
+    labels: np.ndarray  # M int64, −1 where unknown
+    size: int  # K
+
+    @property
+    def filled(self) -> int:
+        """How many of the K slots hold a key."""
+        return len(self.keys)
+
+    def ages(self, step: int) -> np.ndarray:
+        """Steps since each slot was written, M int64."""
+        return step - self.written_steps

@@ -1,0 +1,33 @@
+"""Checks every checksum of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moco_core.runs import schema
+from moco_core.runs.files import sha256
+from moco_core.runs.schema import RunError
+from moco_core.runs.store import Run
+
+
+def damage(run: Run) -> Iterator[str]:
+    """One sentence for each thing in the run that is damaged; nothing when all is well."""
+    if run.problem is not None:
+        yield f"{run.id}: {run.problem}"
+        return
+    for folder, reason in run.damaged_steps.items():
+        yield f"{run.id}/{folder}: {reason}"
+    for checkpoint in run.steps:
+        for name, entry in checkpoint.manifest["files"].items():
+            try:
+                content = (checkpoint.path / name).read_bytes()
+            except OSError as error:
+                yield f"{run.id}/{checkpoint.path.name}/{name}: can't be read: {error.strerror}"
+                continue
+            if sha256(content) != entry["sha256"]:
+                yield f"{run.id}/{checkpoint.path.name}/{name}: checksum differs from the manifest"
+    if run.steps or (run.path / schema.EVAL_FILE).exists():
+        try:
+            _ = run.eval_set
+        except RunError as error:
+            yield f"{run.id}: {error}"

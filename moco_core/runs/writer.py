@@ -1,0 +1,175 @@
+"""RunWriter: the only code that changes a run directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import socket
+import unicodedata
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from safetensors.numpy import save
+
+from moco_core.config import TrainConfig
+from moco_core.runs import schema
+from moco_core.runs.files import fsync_dir, json_bytes, replace_bytes, replace_json, sha256, write_bytes
+from moco_core.runs.schema import RunError, RunStatus, step_name
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class RunWriter:
+    """Writes one run. Every write is atomic; a step counts once its manifest is in place."""
+
+    def __init__(self, path: Path) -> None:
+        """Open an existing run; `RunError` when there is none at `path`."""
+        self.path = path
+        self.run_id = path.name
+        try:
+            self._info: dict[str, Any] = json.loads((path / schema.RUN_FILE).read_text())
+            self.status = RunStatus.from_dict(json.loads((path / schema.STATUS_FILE).read_text()))
+        except FileNotFoundError as error:
+            raise RunError(f"there is no run {path.name!r} in {path.parent}") from error
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise RunError(f"run {path.name!r} can't be opened: {error}") from error
+
+    @classmethod
+    def create(cls, root: Path, config: TrainConfig, *, sweep: str = "") -> Self:
+        """Make a new run directory in state `queued`, its id taken from the config's title."""
+        root.mkdir(parents=True, exist_ok=True)
+        path = _claim_folder(root, slug(config.title()))
+        info = {
+            "schema": schema.SCHEMA_VERSION,
+            "id": path.name,
+            "name": config.title(),
+            "sweep": sweep,
+            "created": schema.now(),
+            "config": config.to_dict(),
+        }
+        status = RunStatus(
+            "queued", total_steps=config.steps, heartbeat=schema.now(), host=socket.gethostname()
+        )
+        replace_json(path / schema.STATUS_FILE, dataclasses.asdict(status))
+        replace_json(path / schema.RUN_FILE, info)
+        fsync_dir(path)
+        return cls(path)
+
+    @property
+    def config(self) -> TrainConfig:
+        """The run's settings; `ConfigError` if they are not acceptable."""
+        return TrainConfig.from_dict(self._info["config"])
+
+    def describe(self, **fields: Any) -> None:
+        """Merge facts (data-set fingerprint, device, versions, a new name) into run.json."""
+        self._info = {**self._info, **fields}
+        replace_json(self.path / schema.RUN_FILE, self._info)
+
+    def set_status(self, **changes: Any) -> None:
+        """Change fields of status.json and renew its heartbeat."""
+        self.status = dataclasses.replace(self.status, heartbeat=schema.now(), **changes)
+        replace_json(self.path / schema.STATUS_FILE, dataclasses.asdict(self.status))
+
+    def append_history(self, records: Sequence[Mapping[str, float]]) -> None:
+        """Add logged steps to history.jsonl, one JSON object a line."""
+        lines = "".join(json.dumps(dict(record)) + "\n" for record in records)
+        with (self.path / schema.HISTORY_FILE).open("a") as file:
+            file.write(lines)
+
+    def truncate_history(self, step: int) -> None:
+        """Drop entries after `step` and half-written lines: what a crash left beyond the resume state."""
+        path = self.path / schema.HISTORY_FILE
+        if not path.exists():
+            return
+        kept = [line for line in path.read_bytes().splitlines() if _logged_step(line) <= step]
+        replace_bytes(path, b"".join(line + b"\n" for line in kept))
+
+    def write_eval_set(self, arrays: Arrays, class_names: Sequence[str]) -> None:
+        """Store the evaluation images: `thumbnails` N×H×W×C uint8, `labels` N, `sample_ids` N."""
+        data = save(_contiguous(arrays), metadata={"class_names": json.dumps(list(class_names))})
+        replace_bytes(self.path / schema.EVAL_FILE, data)
+        self.describe(eval_set_sha256=sha256(data))
+
+    def write_step(self, step: int, files: Mapping[str, Arrays], metrics: Mapping[str, Any]) -> None:
+        """Write a snapshot: safetensors by file name, the metrics, and last the manifest of checksums."""
+        contents = {name: save(_contiguous(arrays)) for name, arrays in files.items()}
+        contents[schema.METRICS_FILE] = json_bytes(metrics)
+        self._write_folder(self.path, step, contents)
+
+    def drop_weights(self, before: int) -> None:
+        """Remove the encoder weights of all steps before `before`, keeping each step valid throughout."""
+        for folder in self.path.glob("step-*"):
+            match = schema.STEP_PATTERN.fullmatch(folder.name)
+            if match is None or int(match[1]) >= before or not (folder / schema.WEIGHTS_FILE).exists():
+                continue
+            manifest = json.loads((folder / schema.MANIFEST_FILE).read_text())
+            manifest["files"].pop(schema.WEIGHTS_FILE, None)
+            replace_json(folder / schema.MANIFEST_FILE, manifest)
+            (folder / schema.WEIGHTS_FILE).unlink()
+
+    def write_resume(self, step: int, arrays: Arrays) -> None:
+        """Store everything that training needs to go on from `step`, then drop older states."""
+        folder = self.path / schema.RESUME_DIR
+        folder.mkdir(exist_ok=True)
+        self._write_folder(folder, step, {"state.safetensors": save(_contiguous(arrays))})
+        for old in folder.glob("step-*"):
+            if old.name != step_name(step):
+                shutil.rmtree(old)
+
+    def clear_unfinished(self) -> None:
+        """Remove temporary folders that a kill left behind."""
+        for folder in (self.path, self.path / schema.RESUME_DIR):
+            for leftover in folder.glob(".step-*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+
+    def _write_folder(self, parent: Path, step: int, contents: Mapping[str, bytes]) -> None:
+        temporary = parent / f".{step_name(step)}.{os.getpid()}"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            for name, data in contents.items():
+                write_bytes(temporary / name, data)
+            entries = {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in contents.items()}
+            write_bytes(temporary / schema.MANIFEST_FILE, json_bytes({"step": step, "files": entries}))
+            fsync_dir(temporary)
+            final = parent / step_name(step)
+            if final.exists():
+                shutil.rmtree(final)
+            os.rename(temporary, final)
+            fsync_dir(parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def slug(title: str) -> str:
+    """A folder name from a title: lower case letters, digits, dots and dashes, 60 characters at most."""
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9.]+", "-", plain.replace("=", "")).strip("-.")[:60].strip("-.") or "run"
+
+
+def _claim_folder(root: Path, name: str) -> Path:
+    """Create the first free of name, name-2, name-3, …; safe when several processes claim at once."""
+    number = 1
+    while True:
+        path = root / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+            return path
+        except FileExistsError:
+            number += 1
+
+
+def _contiguous(arrays: Arrays) -> dict[str, np.ndarray]:
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def _logged_step(line: bytes) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
