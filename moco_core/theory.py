@@ -46,7 +46,7 @@ def chance_loss(queue_size: int) -> float:
 
 
 def loss_floor(queue_size: int, temperature: float, dim: int) -> float:
-    """InfoNCE, in nats, with a perfect positive and K negatives spread uniformly over the D-dimensional sphere.
+    """InfoNCE, in nats, with a perfect positive and K negatives uniform over the D-dimensional sphere.
 
     `ln(1 + K·e^{−1/τ}·E[e^{u/τ}])`, u the cosine of two independent uniform unit vectors. By Jensen's
     inequality the mean loss of such an encoder is at most this, and for a large K it is this.
