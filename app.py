@@ -1,0 +1,31 @@
+"""MoCo Lens: the frame around every page. Start it with `streamlit run app.py`."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from moco_core.dashboard.selection import run_picker
+
+HERE = Path(__file__).parent
+PAGES = (
+    ("runs", "Runs", ":material/table_rows:"),
+    ("projection", "Projection", ":material/scatter_plot:"),
+    ("geometry", "Geometry", ":material/straighten:"),
+    ("similarity", "Similarity", ":material/bar_chart:"),
+    ("queue", "Queue", ":material/hourglass_bottom:"),
+    ("momentum", "Momentum", ":material/speed:"),
+    ("compare", "Compare", ":material/compare:"),
+    ("sphere", "Sphere", ":material/public:"),
+)
+
+st.set_page_config("MoCo Lens", str(HERE / "moco_core/dashboard/icon.svg"), layout="wide")
+page = st.navigation(
+    [
+        st.Page(f"pages/{name}.py", title=title, icon=icon, url_path=name, default=name == "runs")
+        for name, title, icon in PAGES
+        if (HERE / f"pages/{name}.py").exists()
+    ]
+)
+with st.sidebar:
+    run_picker()
+page.run()

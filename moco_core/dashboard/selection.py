@@ -1,0 +1,170 @@
+"""Which runs and steps are looked at: chosen in widgets, kept in the URL, so that a link opens the same view.
+
+The URL leads. A widget writes its choice there; on each run of the script the widget takes its value from
+there. Changing pages clears the URL, so the session remembers the last choice and writes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import streamlit as st
+
+from moco_core.dashboard.text import plain
+from moco_core.runs import Checkpoint, Run, RunStore
+
+RUN = "run"
+RUNS = "runs"
+STEP = "step"
+
+
+def store() -> RunStore:
+    """The runs of this app: below `MOCO_RUNS`, or `checkpoints/`."""
+    return RunStore()
+
+
+def run_picker() -> None:
+    """The sidebar's choice of the run that the pages show, bound to `run` in the URL."""
+    pick_run("Run", param=RUN)
+
+
+def pick_run(label: str, param: str, *, default: str | None = None) -> str | None:
+    """A select box over all runs, bound to `param` in the URL; the id chosen, or None when there are no runs.
+
+    Without a choice it shows the run `default`, or else the newest one that has something to show.
+    """
+    runs = list(store())
+    if not runs:
+        st.caption("No runs yet.")
+        return None
+    names = _labels(runs)
+    asked = st.query_params.get(param)
+    if asked and asked not in names:
+        st.toast(f"There is no run {plain(asked)} here.")
+    chosen = _wanted(param, names) or (default if default in names else None) or _newest_shown(runs)
+    key = f"_{param}"
+    st.session_state[key] = chosen
+    st.selectbox(label, names, format_func=names.__getitem__, key=key, on_change=_take, args=(param, key))
+    _publish(param, chosen)
+    return chosen
+
+
+def current_run(param: str = RUN) -> Run | None:
+    """The run chosen under `param`; None, with a sentence on the page, when there is none to show."""
+    chosen = st.query_params.get(param) or st.session_state.get(_memory(param))
+    runs = store()
+    if not chosen or chosen not in runs:
+        st.info("There are no runs yet. Start one under **Train** in the sidebar.")
+        return None
+    run = runs[chosen]
+    if run.problem is not None:
+        st.error(f"{plain(run.id)} can't be shown: {plain(run.problem)}.")
+        return None
+    return run
+
+
+def run_multipicker(
+    label: str = "Runs",
+    *,
+    param: str = RUNS,
+    runs: Sequence[Run] | None = None,
+    default: Collection[str] = (),
+) -> list[Run]:
+    """A choice of several runs (of `runs`, or all readable ones), bound to repeated `param`s in the URL.
+
+    Without a choice it shows those with the ids `default`, or else the newest run and its sweep.
+    """
+    offered = [run for run in (store() if runs is None else runs) if run.problem is None]
+    if not offered:
+        st.info("There are no runs yet. Start one under **Train** in the sidebar.")
+        return []
+    names = _labels(offered)
+    chosen = [run_id for run_id in st.query_params.get_all(param) if run_id in names]
+    if not chosen and param not in st.query_params:
+        remembered = st.session_state.get(_memory(param))
+        if remembered is None:
+            remembered = default or _newest_sweep(offered)
+        chosen = [run_id for run_id in remembered if run_id in names]
+    key = f"_{param}"
+    st.session_state[key] = chosen
+    st.multiselect(label, names, format_func=names.__getitem__, key=key, on_change=_take, args=(param, key))
+    _publish(param, chosen)
+    return [run for run in offered if run.id in chosen]
+
+
+def step_slider(run: Run, *, label: str = "Step", param: str = STEP) -> Checkpoint | None:
+    """A slider over the run's snapshots, bound to `param` in the URL; None, with a sentence, if it has none.
+
+    The newest is shown, and followed while the run trains, until another is chosen. The choice stays when
+    another run is picked that has the same step.
+    """
+    for folder, reason in run.damaged_steps.items():
+        st.warning(f"{plain(folder)} is left out: {plain(reason)}.")
+    steps = {str(checkpoint.step): checkpoint for checkpoint in run.steps}
+    if not steps:
+        waiting = "The first one appears once training has begun." if run.status.active else ""
+        st.info(f"{plain(run.name)} has no snapshot to show yet. {waiting}")
+        return None
+    newest = next(reversed(steps))
+    chosen = _wanted(param, steps) or newest
+    if len(steps) == 1:
+        st.caption(f"{label} {newest}, the only one so far.")
+    else:
+        key = f"_{param}"
+        st.session_state[key] = chosen
+        st.select_slider(label, list(steps), key=key, on_change=_take, args=(param, key))
+    _publish(param, None if chosen == newest else chosen)
+    return steps[chosen]
+
+
+def _wanted(param: str, options: Collection[str]) -> str | None:
+    """The value that the URL asks for, else the session's last, if it is among the options."""
+    for value in (st.query_params.get(param), st.session_state.get(_memory(param))):
+        if value in options:
+            return value
+    return None
+
+
+def _publish(param: str, value: str | list[str] | None) -> None:
+    """Put a value in the URL and remember it; None takes it out of both."""
+    if value is None:
+        st.session_state.pop(_memory(param), None)
+        st.query_params.pop(param, None)
+        return
+    st.session_state[_memory(param)] = value
+    asked: Any = st.query_params.get_all(param) if isinstance(value, list) else st.query_params.get(param)
+    if asked != value:
+        st.query_params[param] = value
+
+
+def _take(param: str, key: str) -> None:
+    """What a widget does when someone changes it."""
+    _publish(param, st.session_state[key])
+
+
+def _memory(param: str) -> str:
+    return f"_last:{param}"
+
+
+def _labels(runs: Sequence[Run]) -> dict[str, str]:
+    """Run id → what to call it: the name, with the id behind it where names repeat."""
+    names = [run.name for run in runs]
+    return {
+        run.id: ("⚠ " if run.problem else "")
+        + (run.name if names.count(run.name) == 1 else f"{run.name} · {run.id}")
+        for run in runs
+    }
+
+
+def _newest_shown(runs: Sequence[Run]) -> str:
+    readable = [run for run in runs if run.problem is None]
+    return next((run for run in readable if run.steps), (readable or runs)[0]).id
+
+
+def _newest_sweep(runs: Sequence[Run]) -> list[str]:
+    newest = next(run for run in runs if run.id == _newest_shown(runs))
+    return [run.id for run in runs if run.sweep == newest.sweep] if newest.sweep else [newest.id]
+
+
+__all__ = ["current_run", "pick_run", "run_multipicker", "run_picker", "step_slider", "store"]
