@@ -197,6 +197,14 @@ class Run:
         there = ", ".join(str(c.step) for c in self.steps) or "none yet"
         raise RunError(f"run {self.id} has no readable step {number}; there are: {there}")
 
+    def resume_state(self) -> Checkpoint | None:
+        """The newest state that training can go on from, or None when there is none that can be read."""
+        for folder in sorted(self.path.glob(f"{schema.RESUME_DIR}/step-*"), reverse=True):
+            match = schema.STEP_PATTERN.fullmatch(folder.name)
+            if match:
+                return self._open_step(folder, int(match[1]))
+        return None
+
     def history(self) -> dict[str, np.ndarray]:
         """Equally long arrays of the logged quantities; lines that can't be read are left out."""
         try:
@@ -260,7 +268,7 @@ class Run:
                 raise RunError(
                     f"{name} of {folder.name} has {size} bytes where {entry.get('bytes')} were written"
                 )
-        metrics = _read_json(folder / schema.METRICS_FILE)
+        metrics = _read_json(folder / schema.METRICS_FILE) if schema.METRICS_FILE in files else {}
         for name, entry in metrics.items():
             if not isinstance(entry, dict) or "value" not in entry:
                 raise RunError(f"{schema.METRICS_FILE} of {folder.name} gives {name!r} without a value")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import re
 import shutil
 import socket
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import psutil
 from safetensors.numpy import save
 
 from moco_core.config import TrainConfig
@@ -22,6 +25,7 @@ from moco_core.runs.files import fsync_dir, json_bytes, replace_bytes, replace_j
 from moco_core.runs.schema import RunError, RunStatus, step_name
 
 Arrays = Mapping[str, np.ndarray]
+LOCK_FILE = ".lock"
 
 
 class RunWriter:
@@ -40,8 +44,11 @@ class RunWriter:
             raise RunError(f"run {path.name!r} can't be opened: {error}") from error
 
     @classmethod
-    def create(cls, root: Path, config: TrainConfig, *, sweep: str = "") -> Self:
-        """Make a new run directory in state `queued`, its id taken from the config's title."""
+    def create(cls, root: Path, config: TrainConfig, *, sweep: str = "", state: str = "queued") -> Self:
+        """Make a new run directory, its id taken from the config's title.
+
+        `queued` leaves it to whoever trains queued runs; `running` claims it for this process.
+        """
         root.mkdir(parents=True, exist_ok=True)
         path = _claim_folder(root, slug(config.title()))
         info = {
@@ -60,6 +67,18 @@ class RunWriter:
         fsync_dir(path)
         return cls(path)
 
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Hold the run for this process; `RunError` while another process trains it."""
+        with (self.path / LOCK_FILE).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise RunError(f"run {self.run_id!r} is being trained by another process") from error
+            self.clear_unfinished()
+            self.set_status(state="running", error="", **_this_process())
+            yield
+
     @property
     def config(self) -> TrainConfig:
         """The run's settings; `ConfigError` if they are not acceptable."""
@@ -69,6 +88,16 @@ class RunWriter:
         """Merge facts (data-set fingerprint, device, versions, a new name) into run.json."""
         self._info = {**self._info, **fields}
         replace_json(self.path / schema.RUN_FILE, self._info)
+
+    def add_seconds(self, **parts: float) -> None:
+        """Add to the wall-clock seconds that each part of the run has taken, in run.json."""
+        before = self._info.get("seconds", {})
+        self.describe(seconds={name: round(before.get(name, 0) + value, 3) for name, value in parts.items()})
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Wall-clock seconds by part: `run` in all, of it `snapshots`, of these `drift`."""
+        return dict(self._info.get("seconds", {}))
 
     def set_status(self, **changes: Any) -> None:
         """Change fields of status.json and renew its heartbeat."""
@@ -144,6 +173,11 @@ class RunWriter:
             fsync_dir(parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _this_process() -> dict[str, Any]:
+    started = psutil.Process().create_time()  # a pid alone may be given to another process later
+    return {"pid": os.getpid(), "pid_started": started, "host": socket.gethostname()}
 
 
 def slug(title: str) -> str:

@@ -1,0 +1,174 @@
+"""The command line: `python -m moco_core VERB`. Exit codes: 0 finished, 1 failed, 2 bad arguments,
+130 and 143 stopped by a signal after a final checkpoint was written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import tyro
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from moco_core.config import ConfigError, TrainConfig, default, field_hints, nearest
+from moco_core.runs import Run, RunError, RunStore
+from moco_core.runs.schema import default_root, sweep_tag
+from moco_core.runs.verify import damage
+
+Root = Annotated[
+    Path | None, arg(name="runs", help="Folder of runs; else the variable MOCO_RUNS, else checkpoints/.")
+]
+Flags = Annotated[TrainConfig, arg(name="")]
+
+
+def main() -> None:
+    """Run the verb named on the command line."""
+    verbs = {
+        "train": train,
+        "sweep": sweep,
+        "runs": list_runs,
+        "verify": verify,
+        "project": project,
+    }
+    try:
+        tyro.extras.subcommand_cli_from_dict(verbs, prog="python -m moco_core", config=(OmitArgPrefixes,))
+    except ConfigError as error:
+        _exit(2, str(error))
+    except RunError as error:
+        _exit(1, str(error))
+
+
+def train(
+    config: Flags,
+    root: Root = None,
+    resume: Annotated[str, arg(help="Id of a stopped, failed or queued run to go on with.")] = "",
+    stop_after: Annotated[
+        int, arg(help="Write a checkpoint and stop after this step, to be resumed later; 0 runs to the end.")
+    ] = 0,
+) -> None:
+    """Train one run; the last line printed is its directory."""
+    from moco_core.training.command import train_new, train_resumed
+
+    folder = root or default_root()
+    if resume:
+        _refuse_changes(config, _run(folder, resume))
+        outcome = train_resumed(folder, resume, stop_after)
+    else:
+        outcome = train_new(config, folder, stop_after)
+    print(outcome.path)
+    if outcome.exit_code:
+        sys.exit(outcome.exit_code)
+
+
+def sweep(
+    config: Flags,
+    over: Annotated[str, arg(help="The field that varies.")] = "momentum",
+    values: Annotated[tuple[str, ...], arg(help="Its values, one run each.")] = ("0", "0.9", "0.99", "0.999"),
+    seeds: Annotated[int, arg(help="Runs at each value, with seeds counting up from --seed.")] = 1,
+    tag: Annotated[str, arg(help="What ties the runs together; empty makes a tag from the field and the time.")] = "",
+    root: Root = None,
+) -> None:
+    """Train the same run at several settings of one field, tagged together, and print the results."""
+    from moco_core.training.command import train_sweep
+
+    configs = _variants(config, over, values, seeds)
+    _exit_code(train_sweep(configs, over, root or default_root(), tag or sweep_tag(over)))
+
+
+def list_runs(
+    root: Root = None,
+    as_json: Annotated[bool, arg(name="json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the runs with their state and newest metrics."""
+    runs = list(RunStore(root))
+    if as_json:
+        print(json.dumps([_summary(run) for run in runs], indent=1))
+        return
+    from moco_core.tables import runs_table
+
+    runs_table(runs)
+
+
+def verify(runs: Positional[tuple[str, ...]] = (), root: Root = None) -> None:
+    """Compare every file with its checksum; exit code 1 when anything is damaged. All runs when none is named."""
+    folder = root or default_root()
+    chosen = [_run(folder, run_id) for run_id in runs] or list(RunStore(folder))
+    sentences = [sentence for run in chosen for sentence in damage(run)]
+    for sentence in sentences:
+        print(sentence)
+    print(f"{len(chosen)} runs checked, {len(sentences)} damaged files")
+    _exit_code(1 if sentences else 0)
+
+
+def project(
+    run: Positional[str],
+    aligned: Annotated[bool, arg(help="All steps together, points kept in place from step to step.")] = False,
+    root: Root = None,
+) -> None:
+    """Compute and store the projections of a run's steps, so that viewing them needs no wait."""
+    from moco_core.projections import precompute
+
+    precompute(_run(root or default_root(), run), aligned=aligned)
+
+
+def _variants(config: TrainConfig, over: str, values: tuple[str, ...], seeds: int) -> list[TrainConfig]:
+    """One config for each value and seed; all are checked before the first is trained."""
+    from dataclasses import replace
+
+    hints = field_hints()
+    if over not in hints or over in ("name", "seed"):
+        choices = [name for name in hints if name not in ("name", "seed")]
+        raise ConfigError(f"over must be a training setting, got {over!r}{nearest(over, choices)}")
+    if seeds < 1 or not values:
+        raise ConfigError(f"seeds must be at least 1 and values not empty, got {seeds} and {list(values)}")
+    kind = hints[over].__origin__
+    configs = []
+    for value in values:
+        try:
+            parsed = value.lower() in ("true", "yes", "1") if kind is bool else kind(value)
+        except ValueError as error:
+            raise ConfigError(f"values for {over} must be of type {kind.__name__}, got {value!r}") from error
+        configs += [replace(config, **{over: parsed}, seed=config.seed + i) for i in range(seeds)]
+    return configs
+
+
+def _refuse_changes(config: TrainConfig, run: Run) -> None:
+    for name, value in config.to_dict().items():
+        if value not in (default(name), getattr(run.config, name)):
+            kept = getattr(run.config, name)
+            raise ConfigError(
+                f"a resumed run keeps its own settings: {name} is {kept!r} and can't become {value!r}"
+            )
+
+
+def _run(root: Path, run_id: str) -> Run:
+    store = RunStore(root)
+    if run_id not in store:
+        raise ConfigError(f"there is no run {run_id!r} in {root}{nearest(run_id, [run.id for run in store])}")
+    return store[run_id]
+
+
+def _summary(run: Run) -> dict[str, object]:
+    newest = run.steps[-1].metrics if run.steps else {}
+    return {
+        "id": run.id,
+        "name": run.name,
+        "sweep": run.sweep,
+        "state": run.status.state,
+        "step": run.status.step,
+        "total_steps": run.status.total_steps,
+        "problem": run.problem,
+        "config": None if run.problem else run.config.to_dict(),
+        "metrics": {name: dict(entry) for name, entry in newest.items()},
+    }
+
+
+def _exit(code: int, sentence: str) -> NoReturn:
+    print(f"error: {sentence}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _exit_code(code: int) -> None:
+    if code:
+        sys.exit(code)

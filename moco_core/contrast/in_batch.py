@@ -1,0 +1,33 @@
+"""End-to-end contrast: the other images of the batch are the negatives (He et al. 2019, figure 2a)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from moco_core.contrast.infonce import info_nce
+from moco_core.contrast.method import Method, Scored
+from moco_core.nets.encoder import Encoder
+
+
+class InBatch(Method):
+    """One encoder for queries and keys, gradients through both, K = B − 1. Keys are never stale."""
+
+    def __init__(self, encoder: Encoder, *, temperature: float) -> None:
+        super().__init__(temperature)
+        self.query = self.key = encoder
+        self._filled = 0
+
+    def score(self, view_q: Tensor, view_k: Tensor, samples: Tensor, step: int) -> Scored:
+        """Each query against its own key and those of the other B − 1 images."""
+        _, q = self.query(view_q)
+        k = self.encode_keys(view_k, step)
+        own = torch.eye(len(q), dtype=torch.bool, device=q.device)
+        loss, logits = info_nce(q, k, k, self.temperature, excluded=own)
+        self._filled = len(q) - 1
+        return Scored(loss, logits, k.detach())
+
+    @property
+    def filled(self) -> int:
+        """Negatives in the last batch, B − 1."""
+        return self._filled

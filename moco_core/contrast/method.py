@@ -1,0 +1,91 @@
+"""What every way of getting negatives offers to the training loop."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from moco_core.nets.encoder import Encoder
+
+
+class Scored(NamedTuple):
+    """A batch that has been scored and not yet remembered."""
+
+    loss: Tensor  # scalar
+    logits: Tensor  # B×(1+K), excluded pairs −∞
+    keys: Tensor  # B×D, detached
+
+
+class Readouts(NamedTuple):
+    """What a logged step shows of its batch, still on the device."""
+
+    positive_cosine: Tensor
+    negative_cosine: Tensor  # NaN while there are no negatives
+    contrast_accuracy: Tensor  # share of queries closest to their positive
+
+
+class Dictionary(NamedTuple):
+    """The stored keys, oldest first."""
+
+    keys: Tensor  # M×D
+    samples: Tensor  # M, positions in the training set
+    labels: Tensor  # M
+    written_steps: Tensor  # M
+    size: int  # slots in all
+
+
+class Method(nn.Module):
+    """A query encoder, a key encoder (perhaps the same), and where the negatives come from.
+
+    A training step is `score` → backward → optimizer → `remember`: the batch joins the dictionary after it
+    has been scored, so that no query finds its own positive among its negatives.
+    """
+
+    query: Encoder
+    key: Encoder
+    momentum = 0.0  # of the key encoder; 0 where it is the query encoder itself
+    key_view = 1  # the view whose encoding is stored
+
+    def __init__(self, temperature: float) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def score(self, view_q: Tensor, view_k: Tensor, samples: Tensor, step: int) -> Scored:
+        """Loss and logits of one batch: two views B×C×H×W, positions in the training set B (on the CPU)."""
+        raise NotImplementedError
+
+    def remember(self, keys: Tensor, samples: Tensor, labels: Tensor, step: int) -> None:
+        """Store the batch's keys, where the method stores any."""
+
+    def encode_keys(self, images: Tensor, step: int) -> Tensor:
+        """Embeddings B×D as the key encoder makes them in training; `step` fixes the batch-norm shuffle."""
+        return self.key(images)[1]
+
+    def dictionary(self) -> Dictionary | None:
+        """The stored keys, or None for a method that stores none."""
+        return None
+
+    @property
+    def filled(self) -> int:
+        """How many keys the next query can be compared with."""
+        raise NotImplementedError
+
+    def dictionary_state(self) -> dict[str, Tensor]:
+        """What resuming needs beside the encoders' weights."""
+        return {}
+
+    def load_dictionary_state(self, state: dict[str, Tensor]) -> None:
+        """Take over what `dictionary_state` gave."""
+
+
+@torch.no_grad()
+def readouts(scored: Scored, temperature: float) -> Readouts:
+    """Mean positive and negative cosine and contrast accuracy of a scored batch."""
+    cosines = scored.logits * temperature
+    negatives = cosines[:, 1:]
+    counted = negatives.isfinite()
+    mean_negative = negatives.where(counted, 0).sum() / counted.sum()
+    accuracy = (cosines.argmax(dim=1) == 0).float().mean()
+    return Readouts(cosines[:, 0].mean(), mean_negative, accuracy)

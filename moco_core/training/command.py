@@ -1,0 +1,143 @@
+"""Training as a command: signals, progress, and what the run directory says when something goes wrong."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from moco_core.config import ConfigError, TrainConfig
+from moco_core.data.sources import DataError
+from moco_core.runs import RunStore, RunWriter
+from moco_core.runs.schema import RunError
+from moco_core.training.loop import Record, TrainingError, train
+from moco_core.training.setup import Setup, prepare
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training command ended."""
+
+    path: Path
+    exit_code: int
+
+
+def train_new(config: TrainConfig, root: Path, stop_after: int = 0, sweep: str = "") -> Outcome:
+    """Make a run and train it. Settings and data are checked before the run directory is made."""
+    setup = _prepared(config)
+    run = RunWriter.create(root, config, sweep=sweep, state="running")
+    with run.training(), _recording_failure(run):
+        return _train(run, setup, stop_after)
+
+
+def train_resumed(root: Path, run_id: str, stop_after: int = 0) -> Outcome:
+    """Go on with a queued, stopped or failed run from its newest resume state."""
+    run = RunWriter(root / run_id)
+    if run.status.state == "finished":
+        raise ConfigError(f"run {run_id!r} is finished after {run.status.step} steps: there is nothing to resume")
+    with run.training(), _recording_failure(run):
+        return _train(run, _prepared(run.config), stop_after)
+
+
+def train_sweep(configs: Sequence[TrainConfig], over: str, root: Path, tag: str) -> int:
+    """Train the configs one after another under one tag and print their results; returns an exit code."""
+    from moco_core.tables import sweep_table
+
+    paths: list[Path] = []
+    code = 0
+    for config in configs:
+        outcome = train_new(config, root, sweep=tag)
+        paths.append(outcome.path)
+        print(outcome.path)
+        code = outcome.exit_code
+        if code:
+            break
+    store = RunStore(root)
+    sweep_table([store[path.name] for path in paths], over)
+    return code
+
+
+def _prepared(config: TrainConfig) -> Setup:
+    setup = prepare(config)
+    for warning in setup.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return setup
+
+
+def _train(run: RunWriter, setup: Setup, stop_after: int) -> Outcome:
+    with _signals() as received, _progress(run, setup.config.steps) as bar:
+
+        def on_step(step: int, record: Record | None) -> None:
+            bar.update(step - bar.n)
+            if record is not None:
+                bar.set_postfix_str(f"loss {record['loss']:.3f}, {record['pairs_per_s']:.0f} pairs/s")
+
+        def should_stop(step: int) -> bool:
+            return bool(received) or step == stop_after
+
+        train(run, setup, on_step=on_step, should_stop=should_stop)
+    _print_shares(run)
+    if received:
+        return Outcome(run.path, 128 + received[0])
+    if run.status.state == "finished":
+        _precompute_projection(run)
+    return Outcome(run.path, 0)
+
+
+@contextmanager
+def _recording_failure(run: RunWriter) -> Iterator[None]:
+    """Whatever stops the run is written into its status before it leaves this process."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        sentence = "out of memory: lower batch_size, image_size or queue_size"
+        run.set_status(state="failed", error=sentence)
+        raise RunError(sentence) from error
+    except (ConfigError, DataError, RunError, TrainingError) as error:
+        run.set_status(state="failed", error=str(error))
+        raise RunError(str(error)) from error
+    except Exception as error:  # noted for the pages, then left to whoever can explain it
+        run.set_status(state="failed", error=f"{type(error).__name__}: {error}")
+        raise
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Collects SIGINT and SIGTERM, so that the loop can end at a step of its choosing."""
+    received: list[int] = []
+    handled = (signal.SIGINT, signal.SIGTERM)
+    previous = [signal.signal(s, lambda number, frame: received.append(number)) for s in handled]
+    try:
+        yield received
+    finally:
+        for number, handler in zip(handled, previous, strict=True):
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(run: RunWriter, steps: int) -> Iterator[tqdm]:
+    with tqdm(total=steps, initial=run.status.step, desc=run.run_id, unit="step", dynamic_ncols=True) as bar:
+        yield bar
+
+
+def _print_shares(run: RunWriter) -> None:
+    seconds = run.seconds
+    if seconds.get("run"):
+        snapshots, drift = (seconds[part] / seconds["run"] for part in ("snapshots", "drift"))
+        print(
+            f"{seconds['run']:.1f} s, of it snapshots {snapshots:.1%} (queue staleness {drift:.1%})",
+            file=sys.stderr,
+        )
+
+
+def _precompute_projection(run: RunWriter) -> None:
+    """Project the newest step, so that the finished run opens at once."""
+    from moco_core.projections import precompute_newest
+
+    precompute_newest(RunStore(run.path.parent)[run.run_id])

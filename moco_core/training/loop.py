@@ -1,0 +1,162 @@
+"""The training loop, from the first step to the last, readable top to bottom."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Callable
+
+import torch
+
+from moco_core import __version__
+from moco_core.contrast.method import Method, Scored, readouts
+from moco_core.contrast.moco import encoder_gap
+from moco_core.runs import RunStore, RunWriter
+from moco_core.training.device import device_name
+from moco_core.training.schedule import learning_rate, snapshot_steps
+from moco_core.training.setup import Setup
+from moco_core.training.snapshots import Snapshots
+from moco_core.training.state import pack, unpack
+
+HEARTBEAT_SECONDS = 1.0
+
+Record = dict[str, float]
+
+
+class TrainingError(RuntimeError):
+    """Training can't go on; the message says what happened and which setting to change."""
+
+
+def train(
+    run: RunWriter,
+    setup: Setup,
+    *,
+    on_step: Callable[[int, Record | None], None] = lambda step, record: None,
+    should_stop: Callable[[int], bool] = lambda step: False,
+) -> str:
+    """Train `run` from its newest resume state, or from the start, to its last step; returns its end state.
+
+    `on_step` is told each step and, where one was logged, its record. When `should_stop(step)` is true after
+    a step, a snapshot and a resume state are written and the run ends as `stopped`. Raises `TrainingError`
+    when the loss is no longer finite or memory runs out.
+    """
+    config = setup.config
+    views, method = setup.views, setup.method()
+    optimizer = torch.optim.SGD(
+        method.query.parameters(), lr=config.lr, momentum=0.9, weight_decay=config.weight_decay
+    )
+    snapshots = Snapshots(run, config, views, setup.held_out, setup.device)
+    planned = set(snapshot_steps(config.steps, config.snapshots))
+    start = _restore(run, method, optimizer)
+    if config.compile:
+        method.query.compile()
+        method.key.compile()
+
+    clock = time.perf_counter
+    began = clock()
+    if start == 0:
+        _describe(run, setup, method)
+        snapshots.describe_eval_set()
+        snapshots.take(method, 0)
+    interval_began, interval_pairs = clock(), 0
+    last_heartbeat = last_saved = clock()
+    pending: list[Record] = []
+
+    method.train()
+    step = start
+    for step in range(start + 1, config.steps + 1):
+        indices = views.batch(step)
+        view_q, view_k = views.view(indices, step, 0), views.view(indices, step, 1)  # B×C×H×W each
+        filled = method.filled
+        scored = method.score(view_q, view_k, indices, step)
+        lr = learning_rate(config, step)
+        optimizer.param_groups[0]["lr"] = lr
+        optimizer.zero_grad(set_to_none=True)
+        scored.loss.backward()
+        optimizer.step()
+        method.remember(scored.keys, indices, setup.train.labels[indices.to(setup.train.labels.device)], step)
+        interval_pairs += len(indices)
+
+        record = None
+        if step % config.log_interval == 0 or step in (1, config.steps):
+            record = _record(method, scored, step, lr, filled)
+            record["pairs_per_s"] = interval_pairs / (clock() - interval_began)
+            interval_began, interval_pairs = clock(), 0
+            pending.append(record)
+        on_step(step, record)
+
+        stopping = step < config.steps and should_stop(step)
+        due = step in planned or stopping
+        if due or clock() - last_heartbeat > HEARTBEAT_SECONDS:
+            run.append_history(pending)
+            pending.clear()
+            run.set_status(step=step)
+            last_heartbeat = clock()
+        if due:
+            snapshots.take(method, step)
+        if due or clock() - last_saved > 60 * config.checkpoint_minutes:
+            run.append_history(pending)
+            pending.clear()
+            run.write_resume(step, pack(method, optimizer))
+            last_saved = clock()
+            interval_began, interval_pairs = clock(), 0
+        if stopping:
+            break
+
+    state = "finished" if step == config.steps else "stopped"
+    run.add_seconds(run=clock() - began, snapshots=snapshots.seconds, drift=snapshots.drift_seconds)
+    run.set_status(state=state, step=step)
+    return state
+
+
+def _record(method: Method, scored: Scored, step: int, lr: float, filled: int) -> Record:
+    """One line of history.jsonl. Reading these numbers is the loop's only wait for the device."""
+    loss = scored.loss.item()
+    if not math.isfinite(loss):
+        raise TrainingError(f"the loss is {loss} at step {step}: lower lr or raise temperature")
+    shown = readouts(scored, method.temperature)
+    gradients = [p.grad for p in method.query.parameters() if p.grad is not None]
+    return {
+        "step": step,
+        "loss": loss,
+        "positive_cosine": shown.positive_cosine.item(),
+        "negative_cosine": shown.negative_cosine.item(),
+        "contrast_accuracy": shown.contrast_accuracy.item(),
+        "lr": lr,
+        "momentum": method.momentum,
+        "encoder_gap": encoder_gap(method.key, method.query).item(),
+        "grad_norm": torch.nn.utils.get_total_norm(gradients).item(),
+        "filled": filled,
+    }
+
+
+def _restore(run: RunWriter, method: Method, optimizer: torch.optim.SGD) -> int:
+    """Load the newest readable resume state; returns its step, 0 when there is none."""
+    saved = RunStore(run.path.parent)[run.run_id].resume_state()
+    if saved is None:
+        run.truncate_history(0)
+        return 0
+    unpack(saved.arrays("state.safetensors"), method, optimizer)
+    run.truncate_history(saved.step)
+    return saved.step
+
+
+def _describe(run: RunWriter, setup: Setup, method: Method) -> None:
+    train = setup.train
+    run.describe(
+        dataset={
+            "name": train.name,
+            "train": len(train),
+            "held_out": len(setup.held_out),
+            "shape": list(train.images.shape[1:]),
+            "fingerprint": train.fingerprint(),
+            "skipped": len(train.skipped),
+            "skipped_files": list(train.skipped[:20]),
+        },
+        device=device_name(setup.device),
+        threads=torch.get_num_threads(),
+        parameters=sum(p.numel() for p in method.query.parameters()),
+        warnings=list(setup.warnings),
+        versions={"moco_core": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    )

@@ -1,0 +1,54 @@
+"""Evaluation of a frozen encoder: embeddings, weighted kNN and a linear probe."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from moco_core.data.augment import plain
+from moco_core.data.images import ImageSet
+from moco_core.nets.encoder import Encoder
+
+BATCH = 512
+
+
+class Embedded(NamedTuple):
+    """What an encoder makes of a set of images."""
+
+    features: np.ndarray  # N×F, backbone output
+    embeddings: np.ndarray  # N×D, unit length
+
+
+@torch.no_grad()
+def embed(encoder: Encoder, images: torch.Tensor, device: torch.device) -> Embedded:
+    """Encode N×C×H×W images (bytes, or views already augmented) in evaluation mode, blocks at a time."""
+    was_training = encoder.training
+    encoder.eval()
+    features, embeddings = [], []
+    for block in images.split(BATCH):
+        block = block.to(device)
+        f, z = encoder(plain(block) if block.dtype == torch.uint8 else block)
+        features.append(f.float().cpu())
+        embeddings.append(z.float().cpu())
+    encoder.train(was_training)
+    return Embedded(torch.cat(features).numpy(), torch.cat(embeddings).numpy())
+
+
+def spread_out(images: ImageSet, most: int) -> torch.Tensor:
+    """Positions of at most `most` images, evenly over the set: the same at every call."""
+    count = min(most, len(images.labels))
+    return torch.linspace(0, len(images.labels) - 1, count).round().long()
+
+
+def linear_probe(
+    bank: np.ndarray, bank_labels: np.ndarray, held_out: np.ndarray, held_out_labels: np.ndarray
+) -> float:
+    """Accuracy on held-out features of a logistic regression fitted to the bank's (standardised) features."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200, C=0.1))
+    return float(probe.fit(bank, bank_labels).score(held_out, held_out_labels))

@@ -1,0 +1,23 @@
+"""What happens at which step: the learning rate and the snapshots."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from moco_core.config import TrainConfig
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """Learning rate of step 1 … steps: a linear rise over the warm-up times a half cosine (Loshchilov 2017)."""
+    rise = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
+    return config.peak_lr * rise * 0.5 * (1 + math.cos(math.pi * (step - 1) / config.steps))
+
+
+def snapshot_steps(steps: int, count: int) -> list[int]:
+    """At most `count` steps: 0, then geometrically from steps/32 to the last, as staleness bites early."""
+    if count == 2:
+        return [0, steps]
+    spaced = np.geomspace(max(1.0, steps / 32), steps, count - 1)
+    return sorted({0, *(round(s) for s in spaced)})

@@ -1,0 +1,92 @@
+"""Everything that can go wrong before a run begins goes wrong here, before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from moco_core.config import ConfigError, TrainConfig
+from moco_core.contrast.in_batch import InBatch
+from moco_core.contrast.memory_bank import MemoryBank
+from moco_core.contrast.method import Method
+from moco_core.contrast.moco import MoCo
+from moco_core.data import sources
+from moco_core.data.augment import preset_for
+from moco_core.data.images import ImageSet
+from moco_core.nets.encoder import build_encoder
+from moco_core.training.device import pick_device
+from moco_core.training.probes import spread_out
+from moco_core.training.views import Views
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A config's device and images, checked against each other."""
+
+    config: TrainConfig
+    device: torch.device
+    train: ImageSet
+    held_out: ImageSet
+    warnings: tuple[str, ...]
+
+    @property
+    def views(self) -> Views:
+        """The training views of this run."""
+        return Views(self.train, preset_for(self.config.dataset), self.config.batch_size, self.config.seed)
+
+    def method(self) -> Method:
+        """Freshly initialised encoders with the config's source of negatives, on the device."""
+        config = self.config
+        _, channels, height, _ = self.train.images.shape
+        torch.manual_seed(config.seed)
+        encoder = build_encoder(config.encoder, channels, height, config.dim, config.batch_norm)
+        encoder = encoder.to(self.device, memory_format=torch.channels_last)
+        if config.method == "in-batch":
+            return InBatch(encoder, temperature=config.temperature)
+        if config.method == "memory-bank":
+            return MemoryBank(
+                encoder,
+                samples=len(self.train),
+                dim=config.dim,
+                draws=config.queue_size,
+                temperature=config.temperature,
+                seed=config.seed,
+            )
+        return MoCo(
+            encoder,
+            dim=config.dim,
+            queue_size=config.queue_size,
+            momentum=config.momentum,
+            temperature=config.temperature,
+            shuffle_seed=config.seed if config.batch_norm == "split" else None,
+        )
+
+
+def prepare(config: TrainConfig) -> Setup:
+    """Find the device and load the images; raises `ConfigError` or `DataError` with what to change."""
+    device = pick_device(config.device)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    train, held_out = sources.load(config.dataset, None, config.image_size or None)
+    if config.batch_size > len(train):
+        raise ConfigError(
+            f"batch_size must be at most the {len(train)} training images of {config.dataset}, got {config.batch_size}"
+        )
+    rows = spread_out(held_out, config.eval_size)
+    return Setup(
+        config, device, train.to(device), held_out.subset(rows), tuple(_warnings(config, len(train)))
+    )
+
+
+def _warnings(config: TrainConfig, images: int) -> list[str]:
+    if config.method == "in-batch" or config.queue_size <= images:
+        return []
+    if config.method == "memory-bank":
+        return [
+            f"queue_size {config.queue_size} exceeds the {images} slots of the bank: all of them are drawn"
+        ]
+    return [
+        f"queue_size {config.queue_size} exceeds the {images} training images: "
+        "the queue then holds older keys of the query's own sample among its negatives"
+    ]

@@ -1,0 +1,173 @@
+"""A snapshot: everything that the pages show of one step, measured and written."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from moco_core.analysis import geometry, neighbors
+from moco_core.analysis.staleness import CONSISTENT
+from moco_core.config import TrainConfig
+from moco_core.contrast.method import Method
+from moco_core.data.augment import augment
+from moco_core.data.images import ImageSet
+from moco_core.nets.encoder import Encoder
+from moco_core.runs import RunWriter, schema
+from moco_core.training.drift import measure_drift
+from moco_core.training.probes import Embedded, embed, linear_probe, spread_out
+from moco_core.training.views import Views
+
+MOST_SLOTS = 65536  # slots of the dictionary that a snapshot stores; of more, this many evenly over age
+SECOND_VIEW = 2  # the draw of the evaluation set's augmented view; training uses 0 and 1
+
+Metrics = dict[str, dict[str, Any]]
+
+
+class Snapshots:
+    """Takes the snapshots of one run, and counts the seconds that they and their drift cost."""
+
+    def __init__(
+        self, run: RunWriter, config: TrainConfig, views: Views, held_out: ImageSet, device: torch.device
+    ) -> None:
+        self.run, self.config, self.views, self.held_out, self.device = run, config, views, held_out, device
+        self.seconds = self.drift_seconds = 0.0
+
+    def describe_eval_set(self) -> None:
+        """Write the evaluation images once, before the first snapshot."""
+        images = self.held_out
+        arrays = {
+            "thumbnails": images.thumbnails(),
+            "labels": images.labels.cpu().numpy(),
+            "sample_ids": images.sample_ids.cpu().numpy(),
+        }
+        self.run.write_eval_set(arrays, images.class_names)
+
+    def take(self, method: Method, step: int) -> Metrics:
+        """Measure and write the state after `step`; returns its metrics."""
+        began = time.perf_counter()
+        drift = measure_drift(method, self.views, self.config, step)
+        self.drift_seconds += time.perf_counter() - began
+        query = embed(method.query, self.held_out.images, self.device)
+        key = query if method.key is method.query else embed(method.key, self.held_out.images, self.device)
+        second_view = embed(method.query, self._second_view(), self.device)
+        metrics = self._metrics(method.query, query, second_view.embeddings, drift, step)
+        files: dict[str, dict[str, np.ndarray]] = {
+            schema.WEIGHTS_FILE: weights(method),
+            schema.EMBEDDINGS_FILE: {
+                "query": query.embeddings,
+                "key": key.embeddings,
+                "second_view": second_view.embeddings,
+                "features": query.features,
+            },
+        }
+        stored = self._stored_keys(method)
+        if stored:
+            files[schema.QUEUE_FILE] = stored
+        if drift:
+            files[schema.DRIFT_FILE] = drift
+        self.run.write_step(step, files, metrics)
+        if self.config.keep_weights == "last":
+            self.run.drop_weights(before=step)
+        self.seconds += time.perf_counter() - began
+        return metrics
+
+    def _second_view(self) -> torch.Tensor:
+        images = self.held_out.images.to(self.device)
+        return augment(images, preset=self.views.preset, seed=self.config.seed, step=0, view=SECOND_VIEW)
+
+    def _stored_keys(self, method: Method) -> dict[str, np.ndarray]:
+        dictionary = method.dictionary()
+        if dictionary is None:
+            return {}
+        count = len(dictionary.keys)
+        rows = (
+            torch.linspace(0, count - 1, min(count, MOST_SLOTS)).round().long() if count else torch.arange(0)
+        )
+        source_ids = self.views.images.sample_ids.cpu()
+        return {
+            "keys": dictionary.keys.cpu()[rows].float().numpy(),
+            "written_step": dictionary.written_steps.cpu()[rows].numpy(),
+            "sample_id": source_ids[dictionary.samples.cpu()[rows]].numpy(),
+            "label": dictionary.labels.cpu()[rows].numpy(),
+            "size": np.array([dictionary.size], dtype=np.int64),
+        }
+
+    def _metrics(
+        self,
+        encoder: Encoder,
+        query: Embedded,
+        second_view: np.ndarray,
+        drift: dict[str, np.ndarray],
+        step: int,
+    ) -> Metrics:
+        z, labels = query.embeddings, self.held_out.labels.cpu().numpy()
+        count = {"count": len(z)}
+        pairs = {"pairs": "held-out image and one augmented view", **count}
+        collapse = geometry.collapse(z)
+        metrics: Metrics = {
+            "alignment": {
+                "value": geometry.alignment(z, second_view),
+                "alpha": 2,
+                "layer": "projector",
+                **pairs,
+            },
+            "uniformity": {"value": geometry.uniformity(z), "t": 2, "layer": "projector", **count},
+            "effective_rank": {"value": geometry.effective_rank(z), "layer": "projector", **count},
+            "effective_rank_features": {
+                "value": geometry.effective_rank(query.features),
+                "layer": "backbone",
+                **count,
+            },
+            "collapse": {"value": collapse.value, "verdict": collapse.verdict, "reason": collapse.sentence},
+        }
+        if drift:
+            metrics["k_star"] = {
+                "value": int(drift["k_star"]),
+                "threshold": CONSISTENT,
+                "filled": int(drift["filled"]),
+                "anchors": int(drift["anchors"]),
+            }
+        return metrics | self._class_metrics(encoder, query, labels, step)
+
+    def _class_metrics(self, encoder: Encoder, query: Embedded, labels: np.ndarray, step: int) -> Metrics:
+        """What needs labels; empty for unlabelled images."""
+        train = self.views.images
+        rows = spread_out(train, self.config.bank_size)
+        rows = rows[train.labels.cpu()[rows] >= 0]
+        known = labels >= 0
+        if len(rows) < 2 or known.sum() < 2:
+            return {}
+        bank = embed(encoder, train.images[rows.to(train.images.device)], self.device).features
+        bank_labels = train.labels.cpu()[rows].numpy()
+        held_out, held_out_labels = query.features[known], labels[known]
+        k, temperature = min(self.config.knn_k, len(bank) - 1), self.config.knn_temperature
+        predicted = neighbors.knn_predict(bank, bank_labels, held_out, k, temperature)
+        layer = {"layer": "backbone", "bank": len(bank), "count": int(known.sum())}
+        metrics: Metrics = {
+            "knn": {
+                "value": float(np.mean(predicted == held_out_labels)),
+                "k": k,
+                "temperature": temperature,
+                **layer,
+            },
+        }
+        tolerance = geometry.tolerance(query.embeddings[known], held_out_labels)
+        if np.isfinite(tolerance):
+            metrics["tolerance"] = {"value": tolerance, "layer": "projector", "count": int(known.sum())}
+        if step == self.config.steps and len(np.unique(bank_labels)) > 1:
+            accuracy = linear_probe(bank, bank_labels, held_out, held_out_labels)
+            metrics["linear"] = {"value": accuracy, "probe": "logistic regression, C = 0.1", **layer}
+        return metrics
+
+
+def weights(method: Method) -> dict[str, np.ndarray]:
+    """The encoders' parameters and buffers, `query.*` and, where it is another network, `key.*`."""
+    encoders = {"query": method.query} | ({} if method.key is method.query else {"key": method.key})
+    return {
+        f"{role}.{name}": tensor.detach().cpu().numpy()
+        for role, encoder in encoders.items()
+        for name, tensor in encoder.state_dict().items()
+    }

@@ -1,0 +1,50 @@
+"""All that a run needs to go on bit for bit: weights, dictionary and optimizer, as flat arrays.
+
+Batches and augmentation are pure functions of (seed, step), so there is no random state to keep.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from moco_core.contrast.method import Method
+from moco_core.runs.schema import RunError
+from moco_core.training.snapshots import weights
+
+BUFFER = "momentum_buffer"
+
+
+def pack(method: Method, optimizer: torch.optim.SGD) -> dict[str, np.ndarray]:
+    """Arrays named `query.*`, `key.*`, `dictionary.*` and `optimizer.<parameter number>`."""
+    arrays = weights(method)
+    arrays |= {f"dictionary.{name}": t.cpu().numpy() for name, t in method.dictionary_state().items()}
+    for number, parameter in enumerate(_parameters(optimizer)):
+        buffer = optimizer.state[parameter].get(BUFFER)
+        if buffer is not None:
+            arrays[f"optimizer.{number}"] = buffer.cpu().numpy()
+    return arrays
+
+
+def unpack(arrays: dict[str, np.ndarray], method: Method, optimizer: torch.optim.SGD) -> None:
+    """Put the arrays of `pack` back in place; `RunError` when they belong to another network."""
+    groups: dict[str, dict[str, Tensor]] = {"query": {}, "key": {}, "dictionary": {}, "optimizer": {}}
+    for name, array in arrays.items():
+        kind, _, rest = name.partition(".")
+        groups.setdefault(kind, {})[rest] = torch.from_numpy(array.copy())
+    try:
+        method.query.load_state_dict(groups["query"])
+        if method.key is not method.query:
+            method.key.load_state_dict(groups["key"])
+        method.load_dictionary_state(groups["dictionary"])
+    except (RuntimeError, KeyError) as error:
+        raise RunError(f"the resume state doesn't fit the run's encoder: {error}") from error
+    parameters = _parameters(optimizer)
+    for number, buffer in groups["optimizer"].items():
+        parameter = parameters[int(number)]
+        optimizer.state[parameter][BUFFER] = buffer.to(parameter)
+
+
+def _parameters(optimizer: torch.optim.SGD) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
