@@ -1,0 +1,186 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from moco_core.runs import RunError, RunStore, RunWriter, schema
+from moco_core.runs.verify import damage
+from tests.synthetic import write_run
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write_run(tmp_path, samples=30, dim=5, queue_size=20, steps=(0, 2, 10))
+
+
+def reopen(path):
+    return RunStore(path.parent)[path.name]
+
+
+def test_reads_what_was_written(path):
+    run = reopen(path)
+    assert [c.step for c in run.steps] == [0, 2, 10]
+    newest = run.step(10)
+    assert newest.query.shape == newest.key.shape == newest.second_view.shape == (30, 5)
+    np.testing.assert_allclose(np.linalg.norm(newest.query, axis=1), 1, atol=1e-6)
+    assert newest.queue.filled == newest.queue.size == 20
+    assert newest.queue.ages(10).tolist() == sorted(newest.queue.ages(10).tolist(), reverse=True)
+    assert run.step(2).queue.filled == 16
+    assert run.step(0).queue.filled == 0
+    assert run.step(0).drift == {}
+    assert newest.drift["age"].tolist() == sorted(newest.drift["age"].tolist())
+    assert len(run.eval_set) == 30
+    assert run.eval_set.name_of(1) == "class 1"
+    assert run.eval_set.name_of(-1) == "unlabelled"
+    assert {len(column) for column in run.history().values()} == {10}
+    assert list(damage(run)) == []
+
+
+def test_an_absent_or_empty_root_has_no_runs(tmp_path):
+    assert list(RunStore(tmp_path / "absent")) == []
+    assert list(RunStore(tmp_path)) == []
+
+
+def test_newest_run_first(tmp_path):
+    for name in ("b", "a", "c"):
+        RunWriter(write_run(tmp_path, name)).describe(created=f"2026-01-0{ord(name) % 9 + 1}T00:00:00+00:00")
+    created = [run.created for run in RunStore(tmp_path)]
+    assert created == sorted(created, reverse=True)
+
+
+def test_ids_that_are_no_folder_of_the_root_are_refused(path):
+    store = RunStore(path.parent)
+    for bad in ("..", "../x", "", "/etc", path.name + "/"):
+        assert bad not in store
+        with pytest.raises(KeyError, match="there is no run"):
+            store[bad]
+
+
+@pytest.mark.parametrize("name", ["embeddings", "queue", "drift", "weights"])
+def test_verify_finds_a_flipped_byte(tmp_path, name):
+    path = write_run(tmp_path)
+    step = path / "step-00000020"
+    if name == "weights":
+        writer = RunWriter(path)
+        writer.write_step(20, {schema.WEIGHTS_FILE: {"query.w": np.ones(9, np.float32)}}, {})
+    file = step / f"{name}.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 1
+    file.write_bytes(content)
+    found = list(damage(reopen(path)))
+    assert found == [f"{path.name}/step-00000020/{name}.safetensors: checksum differs from the manifest"]
+
+
+def test_a_flipped_byte_is_told_on_reading_too(path):
+    file = path / "step-00000010" / schema.EMBEDDINGS_FILE
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 255
+    file.write_bytes(content)
+    run = reopen(path)
+    assert run.step(10).queue.filled == 20
+    with pytest.raises(RunError, match=r"embeddings.safetensors of step 10 .* damaged"):
+        _ = run.step(10).query
+
+
+def test_a_flipped_byte_of_the_eval_set_is_found(path):
+    file = path / schema.EVAL_FILE
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(RunError, match="checksum differs"):
+        _ = reopen(path).eval_set
+    assert len(list(damage(reopen(path)))) == 1
+
+
+def test_a_truncated_file_hides_its_step_alone(path):
+    file = path / "step-00000002" / schema.QUEUE_FILE
+    file.write_bytes(file.read_bytes()[:-10])
+    run = reopen(path)
+    assert [c.step for c in run.steps] == [0, 10]
+    assert "bytes where" in run.damaged_steps["step-00000002"]
+    with pytest.raises(RunError, match=r"no readable step 2; there are: 0, 10"):
+        run.step(2)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("run.json", b"{", "run.json is not valid JSON"),
+        ("run.json", b"[1]", "must hold a JSON object"),
+        ("run.json", b"\xff\xfe\x00", "not valid JSON"),
+        ("run.json", b"[" * 100_000, "not valid JSON"),
+        ("run.json", b'{"schema": 99, "config": {}}', "schema 99"),
+        ("run.json", b'{"schema": 1}', "no config"),
+        ("run.json", b'{"schema": 1, "config": {"momentum": 7}}', "momentum must be"),
+        ("run.json", b'{"schema": 1, "config": {"colour": 7}}', "unknown setting"),
+        ("status.json", b'{"state": "dancing"}', "state 'dancing'"),
+        ("status.json", b'{"state": "running", "step": "x"}', "whole numbers"),
+        ("status.json", b"{}", "state"),
+        ("status.json", None, "can't be read"),
+    ],
+)
+def test_a_damaged_run_is_listed_with_its_reason(tmp_path, path, file, content, reason):
+    other = write_run(tmp_path, "other")
+    (path / file).unlink()
+    if content is not None:
+        (path / file).write_bytes(content)
+    runs = {run.id: run for run in RunStore(tmp_path)}
+    assert runs[other.name].problem is None
+    assert reason in runs[path.name].problem
+    assert any(reason in sentence for sentence in damage(runs[path.name]))
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b"",
+        b"null",
+        b'{"step": 10}',
+        b'{"step": 11, "files": {}}',
+        b'{"step": 10, "files": {"../../x": {"bytes": 1, "sha256": "a"}}}',
+        b'{"step": 10, "files": {"queue.safetensors": 3}}',
+    ],
+)
+def test_damaged_manifests(path, manifest):
+    (path / "step-00000010" / schema.MANIFEST_FILE).write_bytes(manifest)
+    run = reopen(path)
+    assert [c.step for c in run.steps] == [0, 2]
+    assert "step-00000010" in run.damaged_steps
+
+
+def test_foreign_folders_and_files_do_not_disturb(path):
+    root = path.parent
+    (root / "notes.txt").write_text("hello")
+    (root / "empty").mkdir()
+    (root / ".hidden").mkdir()
+    shutil.copy(path / "run.json", root / ".hidden" / "run.json")
+    (path / "step-x").mkdir()
+    (path / "step-00000005.tmp").mkdir()
+    assert [run.id for run in RunStore(root)] == [path.name]
+    assert len(reopen(path).steps) == 3
+
+
+def test_history_skips_lines_that_cannot_be_read(path):
+    file = path / schema.HISTORY_FILE
+    lines = file.read_text().splitlines()
+    lines[3] = lines[3][:20]
+    lines[5] = "null"
+    lines[6] = json.dumps({"step": 7})
+    file.write_text("\n".join(lines))
+    assert reopen(path).history()["step"].tolist() == [1, 2, 3, 5, 8, 9, 10]
+
+
+def test_a_method_without_queue_says_so(tmp_path):
+    run = reopen(write_run(tmp_path, queue=False))
+    assert not run.steps[-1].has_queue
+    assert run.steps[-1].drift == {}
+    with pytest.raises(RunError, match="has no queue: its method takes negatives from the batch"):
+        _ = run.steps[-1].queue
+
+
+def test_missing_arrays_are_named(tmp_path):
+    writer = RunWriter(write_run(tmp_path))
+    writer.write_step(20, {schema.EMBEDDINGS_FILE: {"query": np.ones((3, 2), np.float32)}}, {})
+    with pytest.raises(RunError, match="lacks 'features'; it holds query"):
+        _ = reopen(writer.path).step(20).features
