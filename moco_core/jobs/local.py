@@ -1,0 +1,188 @@
+"""Starting and stopping training on this machine. Every function returns at once.
+
+Runs wait in a queue and train one at a time, in processes of their own: whoever asked may go away. A worker
+process (`moco_core.jobs.worker`) serves the queue and ends when it is empty.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import moco_core
+from moco_core.config import TrainConfig
+from moco_core.jobs.desk import Desk, Ticket
+from moco_core.jobs.graves import sweep_graves
+from moco_core.jobs.processes import is_alive, terminate, this_host
+from moco_core.runs import RunError, RunStatus, RunStore, RunWriter
+
+MOMENTA = (0.0, 0.9, 0.99, 0.999)
+GRACE_SECONDS = 120.0  # a final checkpoint of a large encoder on a slow disk takes a while
+UNCLAIMED_SECONDS = 60.0
+TRAINER: tuple[str, ...] = (sys.executable, "-m", "moco_core", "train")
+
+_workers: list[subprocess.Popen[bytes]] = []
+
+
+class JobError(ValueError):
+    """A run can't be started or stopped; the message says why in one sentence."""
+
+
+def submit(config: TrainConfig, root: Path, sweep: str = "") -> str:
+    """Queue a run and see to it that it is trained; returns its id. OSError when `root` can't be written."""
+    return _queue([config], root, sweep)[0]
+
+
+def submit_sweep(
+    config: TrainConfig, root: Path, over: str = "momentum", values: Sequence[float] = MOMENTA
+) -> list[str]:
+    """Queue one run for each value of the field `over`, under one tag; returns their ids.
+
+    ConfigError, before anything is queued, when one of the values is not accepted.
+    """
+    name = f"{config.name} {over}=" if config.name else ""
+    changes = [{over: value, "name": f"{name}{value:g}" if name else ""} for value in values]
+    configs = [TrainConfig.from_dict(config.to_dict() | change) for change in changes]
+    return _queue(configs, root, sweep_tag(root, over))
+
+
+def sweep_tag(root: Path, over: str) -> str:
+    """A tag that no run has yet: `momentum sweep`, `momentum sweep 2`, …"""
+    taken = {run.sweep for run in RunStore(root)}
+    number = 1
+    while True:
+        tag = f"{over} sweep" if number == 1 else f"{over} sweep {number}"
+        if tag not in taken:
+            return tag
+        number += 1
+
+
+def resume(root: Path, run_id: str) -> None:
+    """Queue a stopped or failed run again; it goes on from its newest resume state.
+
+    JobError when the run is active or finished, RunError when it can't be read.
+    """
+    desk = Desk(root)
+    with desk.key():
+        run = RunWriter(desk.root / run_id)
+        if run.status.state not in ("stopped", "failed"):
+            raise JobError(f"{run_id} is {run.status.state}; only a stopped or failed run can go on")
+        run.set_status(state="queued", error="", host=this_host(), pid=None, pid_started=None)
+        desk.add(run_id)
+    serve(root)
+
+
+def stop(root: Path, run_id: str, grace: float = GRACE_SECONDS) -> None:
+    """Ask a run to end and keep a checkpoint; after `grace` seconds its process is killed.
+
+    A run that still waits becomes `stopped` at once; one that has ended stays as it is. JobError when it
+    belongs to another machine, RunError when it can't be read.
+    """
+    desk = Desk(root)
+    with desk.key():
+        run = RunWriter(desk.root / run_id)
+        if not run.status.active:
+            return
+        ticket = desk.tickets().get(run_id)
+        if ticket is None and run.status.host != this_host():
+            raise JobError(f"{run_id} is trained on {run.status.host}; stop it there")
+        if ticket is None:  # started by hand: the worker follows it to its end all the same
+            ticket = Ticket(run_id, number=0, pid=run.status.pid, started=run.status.pid_started)
+        if not ticket.launched:
+            run.set_status(state="stopped")
+            desk.remove(run_id)
+            return
+        if ticket.kill_after is None:
+            desk.put(replace(ticket, kill_after=time.time() + grace))
+        assert ticket.pid is not None
+        terminate(ticket.pid, ticket.started or 0.0)
+    serve(root)
+
+
+def tidy(root: Path) -> None:
+    """Record what happened while nobody looked; cheap, to be called when the app starts and while runs train.
+
+    Runs of this machine whose process is gone become `failed`; runs that wait get a worker if they lack one;
+    what an interrupted deletion left behind goes.
+    """
+    desk = Desk(root)
+    sweep_graves(desk.root)
+    for run in RunStore(desk.root):
+        if run.problem is None and _is_lost(run.status):
+            with desk.key():
+                _record_loss(desk, run.id)
+    serve(root)
+
+
+def serve(root: Path) -> None:
+    """Start a worker if runs have tickets and there is none."""
+    desk = Desk(root)
+    if not desk.tickets():
+        return
+    with desk.key():
+        if not desk.has_worker():
+            _start_worker(desk)
+
+
+def phase(status: RunStatus, ticket: Ticket | None = None) -> str:
+    """The state of a run in a word or two, for people: also `starting`, `stopping` and `lost contact`."""
+    if not status.active:
+        return status.state
+    if ticket is not None and ticket.kill_after is not None:
+        return "stopping"
+    if status.state == "queued":
+        return "starting" if ticket is not None and ticket.launched else "queued"
+    return "running" if status.host == this_host() or is_alive(status) else "lost contact"
+
+
+def _queue(configs: Sequence[TrainConfig], root: Path, sweep: str) -> list[str]:
+    desk = Desk(root)
+    with desk.key():
+        ids = [RunWriter.create(desk.root, config, sweep=sweep).run_id for config in configs]
+        for run_id in ids:
+            desk.add(run_id)
+    serve(root)
+    return ids
+
+
+def _is_lost(status: RunStatus) -> bool:
+    if not status.active or status.host != this_host() or is_alive(status):
+        return False
+    return status.state == "running" or status.seconds_since_heartbeat() > UNCLAIMED_SECONDS
+
+
+def _record_loss(desk: Desk, run_id: str) -> None:
+    """Mark a run without a process as failed. A run with a ticket is its worker's business."""
+    if run_id in desk.tickets():
+        return
+    try:
+        run = RunWriter(desk.root / run_id)  # read again: it may have ended well since
+    except RunError:
+        return
+    if not _is_lost(run.status):
+        return
+    if run.status.state == "queued":
+        run.set_status(state="failed", error="it was queued, but no process took it up")
+    else:
+        run.set_status(state="failed", error=f"its process ended at step {run.status.step} without a word")
+
+
+def _start_worker(desk: Desk) -> None:
+    """Start a worker that outlives this process."""
+    _workers[:] = [worker for worker in _workers if worker.poll() is None]
+    command = [sys.executable, "-m", "moco_core.jobs.worker", str(desk.root), *TRAINER]
+    with (desk.folder / "worker.log").open("ab") as log:
+        _workers.append(
+            subprocess.Popen(
+                command,
+                cwd=Path(moco_core.__file__).parents[1],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        )
