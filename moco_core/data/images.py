@@ -1,0 +1,87 @@
+"""ImageSet: images held in memory as bytes, with their labels and where they came from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class DataError(ValueError):
+    """A data set can't be read; the message says why and what to do, in one sentence."""
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """N images of one size; an image is known by its position 0 … N−1 here and by its id in the source."""
+
+    images: Tensor  # N×C×H×W, uint8
+    labels: Tensor  # N, int64, −1 where unknown
+    sample_ids: Tensor  # N, int64: unique over training and held-out images
+    class_names: tuple[str, ...]
+    name: str
+    skipped: tuple[str, ...] = ()  # "path: reason" of every file that couldn't be read
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` when shapes or types don't fit together."""
+        if self.images.ndim != 4 or self.images.dtype != torch.uint8:
+            raise ValueError(
+                f"images must be uint8 N×C×H×W, got {self.images.dtype} {tuple(self.images.shape)}"
+            )
+        for field in ("labels", "sample_ids"):
+            value: Tensor = getattr(self, field)
+            if value.shape != (len(self.images),) or value.dtype != torch.int64:
+                raise ValueError(
+                    f"{field} must be {len(self.images)} int64 values, got {value.dtype} {tuple(value.shape)}"
+                )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def channels(self) -> int:
+        """C."""
+        return self.images.shape[1]
+
+    @property
+    def image_size(self) -> int:
+        """H, the height in pixels."""
+        return self.images.shape[2]
+
+    def batch(self, indices: Tensor) -> Tensor:
+        """The images at positions `indices` (B, on any device) as uint8 B×C×H×W on the set's device."""
+        return self.images.index_select(0, indices.to(self.images.device, non_blocking=True))
+
+    def to(self, device: torch.device | str) -> ImageSet:
+        """The same set with its tensors on `device`."""
+        return replace(
+            self,
+            images=self.images.to(device),
+            labels=self.labels.to(device),
+            sample_ids=self.sample_ids.to(device),
+        )
+
+    def subset(self, rows: Tensor) -> ImageSet:
+        """The images at positions `rows`, in that order."""
+        rows = rows.to(self.images.device)
+        return replace(
+            self,
+            images=self.images[rows],
+            labels=self.labels[rows],
+            sample_ids=self.sample_ids[rows],
+        )
+
+    def fingerprint(self) -> str:
+        """SHA-256 over shape, labels and pixels, as hexadecimal: the same on every machine."""
+        digest = hashlib.sha256(repr(tuple(self.images.shape)).encode())
+        digest.update(self.labels.cpu().numpy().astype("<i8").tobytes())
+        for block in self.images.split(4096):
+            digest.update(block.cpu().contiguous().numpy())
+        return digest.hexdigest()
+
+    def thumbnails(self) -> np.ndarray:
+        """The images as uint8 N×H×W×C."""
+        return np.ascontiguousarray(self.images.permute(0, 2, 3, 1).cpu().numpy())
