@@ -16,9 +16,13 @@ def plain_html(text: str) -> str:
     return html.escape(" ".join(text.split()), quote=False)
 
 
-def ago(seconds: float) -> str:
-    """A duration in its largest unit, e.g. `3 min`."""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
+def duration(seconds: float) -> str:
+    """A length of time in its largest fitting unit, e.g. `45 s`, `12 min`, `3.5 h`, `4 d`."""
+    if seconds < 100:
+        return f"{max(seconds, 0):.0f} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    if hours < 48:
+        return f"{hours:.1f}".removesuffix(".0") + " h"
+    return f"{hours / 24:.0f} d"
