@@ -13,7 +13,7 @@ import torch
 from tqdm import tqdm
 
 from moco_core.config import ConfigError, TrainConfig
-from moco_core.data.sources import DataError
+from moco_core.data.images import DataError
 from moco_core.runs import RunStore, RunWriter
 from moco_core.runs.schema import RunError
 from moco_core.training.loop import Record, TrainingError, train
@@ -64,7 +64,10 @@ def train_sweep(configs: Sequence[TrainConfig], over: str, root: Path, tag: str)
 
 
 def _prepared(config: TrainConfig) -> Setup:
-    setup = prepare(config)
+    try:
+        setup = prepare(config)
+    except DataError as error:
+        raise RunError(str(error)) from error
     for warning in setup.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return setup
@@ -99,7 +102,7 @@ def _recording_failure(run: RunWriter) -> Iterator[None]:
         sentence = "out of memory: lower batch_size, image_size or queue_size"
         run.set_status(state="failed", error=sentence)
         raise RunError(sentence) from error
-    except (ConfigError, DataError, RunError, TrainingError) as error:
+    except (ConfigError, RunError, TrainingError) as error:
         run.set_status(state="failed", error=str(error))
         raise RunError(str(error)) from error
     except Exception as error:  # noted for the pages, then left to whoever can explain it

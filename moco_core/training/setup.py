@@ -20,6 +20,9 @@ from moco_core.training.probes import spread_out
 from moco_core.training.views import Views
 
 
+SMALLEST_IMAGE = 8
+
+
 @dataclass(frozen=True)
 class Setup:
     """A config's device and images, checked against each other."""
@@ -38,9 +41,9 @@ class Setup:
     def method(self) -> Method:
         """Freshly initialised encoders with the config's source of negatives, on the device."""
         config = self.config
-        _, channels, height, _ = self.train.images.shape
+        channels, size = self.train.channels, self.train.image_size
         torch.manual_seed(config.seed)
-        encoder = build_encoder(config.encoder, channels, height, config.dim, config.batch_norm)
+        encoder = build_encoder(config.encoder, channels, size, config.dim, config.batch_norm)
         encoder = encoder.to(self.device, memory_format=torch.channels_last)
         if config.method == "in-batch":
             return InBatch(encoder, temperature=config.temperature)
@@ -73,6 +76,8 @@ def prepare(config: TrainConfig) -> Setup:
         raise ConfigError(
             f"batch_size must be at most the {len(train)} training images of {config.dataset}, got {config.batch_size}"
         )
+    if train.image_size < SMALLEST_IMAGE:
+        raise ConfigError(f"image_size must be at least {SMALLEST_IMAGE} pixels, got {train.image_size}")
     rows = spread_out(held_out, config.eval_size)
     return Setup(
         config, device, train.to(device), held_out.subset(rows), tuple(_warnings(config, len(train)))

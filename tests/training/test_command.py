@@ -1,0 +1,164 @@
+"""The command line as a person meets it: exit codes, sentences, and what is left on disk."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from moco_core.runs import RunStore, RunWriter, schema
+from tests.synthetic import write_run
+
+QUICK = ("--batch-size", "16", "--queue-size", "40", "--dim", "8", "--eval-size", "40", "--bank-size", "60")
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def moco(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "moco_core", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=ENVIRONMENT)
+
+
+def started(root: Path, *words: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "moco_core", "train", "--runs", str(root), *QUICK, *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+
+
+def wait_for_step(root: Path, step: int) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if any(run.problem is None and run.status.step >= step for run in RunStore(root)):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"step {step} was not reached")
+
+
+def test_train_prints_the_run_directory_last(tmp_path):
+    done = moco("train", "--runs", tmp_path, *QUICK, "--steps", 6, "--snapshots", 2, "--name", "my <b>run</b>")
+    assert done.returncode == 0, done.stderr
+    path = Path(done.stdout.splitlines()[-1])
+    run = RunStore(tmp_path)[path.name]
+    assert (run.name, run.status.state, run.status.step) == ("my <b>run</b>", "finished", 6)
+    assert "snapshots" in done.stderr
+    assert "queue staleness" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--momentum", "1.5"], "momentum must be at least 0 and at most 1, got 1.5"),
+        (["--encoder", "resnet81"], "did you mean 'resnet18'"),
+        (["--dataset", "digit"], "did you mean 'digits'"),
+        (["--batch-size", "5000"], "batch_size must be at most the"),
+        (["--device", "cuda:99"], "device cuda:99 is not there; this machine has"),
+        (["--image-size", "5"], "at least 8 pixels"),
+        (["--resume", "nothing"], "there is no run 'nothing'"),
+    ],
+)
+def test_bad_arguments_end_with_2_and_write_nothing(tmp_path, words, sentence):
+    done = moco("train", "--runs", tmp_path / "runs", *words)
+    assert done.returncode == 2, done.stderr
+    assert sentence in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_images_that_are_not_there_fail_before_anything_is_written(tmp_path):
+    done = moco("train", "--runs", tmp_path / "runs", "--dataset", "folder:/nowhere")
+    assert done.returncode == 1
+    assert "/nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_queue_longer_than_the_data_set_is_allowed_with_a_reason(tmp_path):
+    done = moco("train", "--runs", tmp_path, *QUICK, "--queue-size", 5000, "--steps", 2, "--snapshots", 2)
+    assert done.returncode == 0
+    assert "older keys of the query's own sample among its negatives" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_a_checkpoint_that_resumes(tmp_path, number, code):
+    process = started(tmp_path, "--steps", 100_000)
+    wait_for_step(tmp_path, 3)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    (run,) = RunStore(tmp_path)
+    assert out.splitlines()[-1] == str(run.path)
+    assert run.status.state == "stopped"
+    assert run.steps[-1].step == run.status.step == run.resume_state().step
+    done = moco("train", "--runs", tmp_path, "--resume", run.id, "--stop-after", run.status.step + 5)
+    assert done.returncode == 0, done.stderr
+    assert RunStore(tmp_path)[run.id].status.step == run.status.step + 5
+
+
+def test_stop_after_and_resume_go_on_to_the_end(tmp_path):
+    done = moco("train", "--runs", tmp_path, *QUICK, "--steps", 8, "--snapshots", 2, "--stop-after", 3)
+    run_id = Path(done.stdout.splitlines()[-1]).name
+    assert RunStore(tmp_path)[run_id].status.state == "stopped"
+    changed = moco("train", "--runs", tmp_path, "--resume", run_id, "--lr", 0.5)
+    assert changed.returncode == 2
+    assert "a resumed run keeps its own settings: lr is 0.06 and can't become 0.5" in changed.stderr
+    assert moco("train", "--runs", tmp_path, "--resume", run_id).returncode == 0
+    run = RunStore(tmp_path)[run_id]
+    assert (run.status.state, run.history()["step"].tolist()) == ("finished", list(range(1, 9)))
+    again = moco("train", "--runs", tmp_path, "--resume", run_id)
+    assert again.returncode == 2
+    assert "there is nothing to resume" in again.stderr
+
+
+def test_sweep_tags_its_runs_and_prints_them(tmp_path):
+    words = ("--over", "momentum", "--values", "0", "0.99", "--steps", 4, "--snapshots", 2)
+    done = moco("sweep", "--runs", tmp_path, *QUICK, *words)
+    assert done.returncode == 0, done.stderr
+    runs = list(RunStore(tmp_path))
+    assert sorted(run.config.momentum for run in runs) == [0.0, 0.99]
+    assert len({run.sweep for run in runs}) == 1
+    assert "chance loss" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--over", "momentm"], "did you mean 'momentum'"),
+        (["--values", "0", "7"], "momentum must be at least 0"),
+        (["--values", "x"], "values for momentum must be of type float, got 'x'"),
+        (["--seeds", "0"], "seeds must be at least 1"),
+    ],
+)
+def test_a_sweep_is_checked_whole_before_it_starts(tmp_path, words, sentence):
+    done = moco("sweep", "--runs", tmp_path / "runs", *words)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_runs_and_verify(tmp_path):
+    path = write_run(tmp_path, "sound")
+    damaged = write_run(tmp_path, "damaged")
+    listed = json.loads(moco("runs", "--runs", tmp_path, "--json").stdout)
+    assert {entry["id"] for entry in listed} == {"sound", "damaged"}
+    assert moco("verify", "--runs", tmp_path).returncode == 0
+    file = damaged / "step-00000020" / schema.QUEUE_FILE
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    found = moco("verify", "--runs", tmp_path)
+    assert found.returncode == 1
+    assert "damaged/step-00000020/queue.safetensors: checksum differs" in found.stdout
+    assert moco("verify", path.name, "--runs", tmp_path).returncode == 0
+    assert "sound" in moco("runs", "--runs", tmp_path).stdout
+
+
+def test_a_failure_is_written_into_the_run(tmp_path):
+    writer = RunWriter(write_run(tmp_path, "gone", state="queued", dataset="folder:/nowhere"))
+    done = moco("train", "--runs", tmp_path, "--resume", writer.run_id)
+    assert done.returncode == 1
+    status = RunStore(tmp_path)[writer.run_id].status
+    assert status.state == "failed"
+    assert "/nowhere" in status.error
+    assert status.error in done.stderr.replace("\n", " ")

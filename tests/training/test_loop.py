@@ -1,0 +1,165 @@
+import numpy as np
+import pytest
+
+from moco_core.config import TrainConfig
+from moco_core.runs import RunStore, RunWriter, schema
+from moco_core.training import loop
+from moco_core.training.loop import TrainingError
+from moco_core.training.setup import prepare
+from tests.training.small import SMALL, assert_identical, everything, resume, train_small
+
+METHODS = ["moco", "memory-bank", "in-batch"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("batch_norm", ["plain", "split"])
+def test_the_same_seed_gives_the_same_bits(tmp_path, method, batch_norm):
+    settings = {"method": method, "batch_norm": batch_norm}
+    assert_identical(train_small(tmp_path, **settings), train_small(tmp_path, **settings))
+
+
+def test_another_seed_gives_other_weights(tmp_path):
+    one, other = train_small(tmp_path), train_small(tmp_path, seed=1)
+    weights = [run.steps[-1].arrays(schema.WEIGHTS_FILE) for run in (one, other)]
+    assert any(not np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("stop_after", [1, 7])
+def test_stopping_and_resuming_changes_nothing(tmp_path, method, stop_after):
+    whole = train_small(tmp_path, method=method)
+    stopped = train_small(tmp_path, method=method, stop_after=stop_after)
+    assert stopped.status.state == "stopped"
+    assert stopped.status.step == stop_after
+    assert stopped.steps[-1].step == stop_after
+    resumed = resume(stopped)
+    assert resumed.status.state == "finished"
+    assert_identical(whole, resumed)
+
+
+def test_a_crash_after_the_resume_state_repeats_the_lost_steps(tmp_path):
+    whole = train_small(tmp_path)
+    stopped = train_small(tmp_path, stop_after=7)
+    writer = RunWriter(stopped.path)
+    writer.append_history([{key: 99.0 for key in schema.HISTORY_KEYS} | {"step": 8}])  # logged, then killed
+    assert_identical(whole, resume(stopped))
+
+
+def test_a_run_directory_holds_what_the_pages_read(tmp_path):
+    run = train_small(tmp_path)
+    assert run.problem is None
+    assert run.status.state == "finished"
+    assert [c.step for c in run.steps] == [0, 1, 12]
+    assert run.history()["step"].tolist() == list(range(1, 13))
+    newest = run.steps[-1]
+    assert newest.query.shape == newest.key.shape == newest.second_view.shape == (40, 8)
+    np.testing.assert_allclose(np.linalg.norm(newest.query, axis=1), 1, atol=1e-5)
+    assert len(run.eval_set) == len(newest.features) == 40
+    assert newest.queue.filled == newest.queue.size == 40
+    assert set(newest.metrics) >= {
+        "knn",
+        "linear",
+        "alignment",
+        "uniformity",
+        "tolerance",
+        "effective_rank",
+        "k_star",
+        "collapse",
+    }
+    assert set(newest.drift) >= {
+        "age",
+        "cosine_key",
+        "cosine_query",
+        "length",
+        "gradient_cosine",
+        "k_star",
+        "spread",
+    }
+    assert run.info["seconds"]["run"] > run.info["seconds"]["snapshots"] > run.info["seconds"]["drift"] > 0
+    assert run.info["dataset"]["fingerprint"]
+    weights = newest.arrays(schema.WEIGHTS_FILE)
+    assert {name.partition(".")[0] for name in weights} == {"query", "key"}
+
+
+def test_queue_fills_and_records_where_its_keys_come_from(tmp_path):
+    run = train_small(tmp_path, queue_size=1000)
+    assert run.history()["filled"].tolist() == [16 * step for step in range(12)]
+    queue = run.steps[-1].queue
+    assert queue.filled == 12 * 16
+    assert queue.written_steps.tolist() == sorted(list(range(1, 13)) * 16)
+    _, counts = np.unique(queue.sample_ids[:16], return_counts=True)
+    assert counts.max() == 1
+
+
+@pytest.mark.parametrize(("momentum", "gap"), [(0.0, 0.0), (1.0, None)])
+def test_encoder_gap_at_the_ends_of_momentum(tmp_path, momentum, gap):
+    run = train_small(tmp_path, momentum=momentum)
+    gaps = run.history()["encoder_gap"]
+    if gap is not None:
+        assert gaps.tolist() == [0.0] * 12
+    else:
+        assert (np.diff(gaps[1:]) > 0).all()
+        start, end = run.steps[0].arrays(schema.WEIGHTS_FILE), run.steps[-1].arrays(schema.WEIGHTS_FILE)
+        frozen = [n for n in start if n.startswith("key.") and "running" not in n and "tracked" not in n]
+        assert all(np.array_equal(start[name], end[name]) for name in frozen)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dim": 2},
+        {"dim": 3},
+        {"queue_size": 7},
+        {"queue_size": 5, "batch_size": 16},
+        {"keep_weights": "last"},
+        {"drift_share": 0.0},
+        {"log_every": 5},
+        {"image_size": 8},
+        {"warmup_steps": 5, "scale_lr": True},
+    ],
+)
+def test_unusual_settings_train(tmp_path, settings):
+    run = train_small(tmp_path, **settings)
+    assert run.status.state == "finished"
+    assert np.isfinite(run.history()["loss"]).all()
+
+
+def test_keeping_the_last_weights_alone(tmp_path):
+    run = train_small(tmp_path, keep_weights="last")
+    assert [(c.path / schema.WEIGHTS_FILE).exists() for c in run.steps] == [False, False, True]
+
+
+def test_more_snapshots_do_not_disturb_training(tmp_path):
+    few = everything(train_small(tmp_path, snapshots=2, drift_share=0.0))
+    many = everything(train_small(tmp_path, snapshots=8))
+    for name in few:
+        np.testing.assert_array_equal(few[name], many[name], err_msg=name)
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_advice(tmp_path):
+    with pytest.raises(TrainingError, match=r"the loss is nan at step \d+: lower lr or raise temperature"):
+        train_small(tmp_path, lr=1000.0, temperature=1e-30, weight_decay=10.0)
+
+
+def test_progress_reports_every_step(tmp_path):
+    config = TrainConfig(**SMALL)
+    seen = []
+    loop.train(
+        RunWriter.create(tmp_path, config), prepare(config), on_step=lambda step, record: seen.append((step, record))
+    )
+    assert [step for step, _ in seen] == list(range(1, 13))
+    assert all(record["loss"] >= 0 for _, record in seen)
+
+
+def test_unlabelled_images_train_without_the_metrics_that_need_labels(tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    config = TrainConfig(**SMALL)
+    setup = prepare(config)
+    nameless = [replace(s, labels=s.labels * 0 - 1, class_names=()) for s in (setup.train, setup.held_out)]
+    setup = replace(setup, train=nameless[0], held_out=nameless[1])
+    run = RunWriter.create(tmp_path, config)
+    assert loop.train(run, setup) == "finished"
+    metrics = RunStore(tmp_path)[run.run_id].steps[-1].metrics
+    assert "knn" not in metrics
+    assert "alignment" in metrics
