@@ -6,15 +6,15 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from torch import LongTensor, Tensor
+from torch import Tensor
 
 from moco_core.data.draws import words
 
 PURPOSE = 7  # of the draws; augmentation uses 0 … 6
 
 
-def batch_indices(n: int, batch_size: int, seed: int, step: int) -> LongTensor:
-    """Positions 0 … n−1 of the images in the batch of `step` (1, 2, …), B, on the CPU.
+def batch_indices(n: int, batch_size: int, seed: int, step: int) -> Tensor:
+    """Positions 0 … n−1 of the images in the batch of `step` (1, 2, …), int64 B, on the CPU.
 
     Each epoch is a new order of all n images; what is left over at its end, n mod B images, sits out.
     Raises `ValueError` for a batch larger than the data set and for a step before the first.

@@ -14,10 +14,15 @@ class SplitBatchNorm2d(nn.BatchNorm2d):
     In evaluation mode it is ordinary batch norm.
     """
 
-    def __init__(self, num_features: int, groups: int = 8, **settings: float | bool) -> None:
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+    momentum: float
+
+    def __init__(self, num_features: int, groups: int = 8, eps: float = 1e-5, momentum: float = 0.1) -> None:
         if groups < 1:
             raise ValueError(f"groups must be at least 1, got {groups}")
-        super().__init__(num_features, **settings)  # type: ignore[arg-type]
+        super().__init__(num_features, eps, momentum)
         self.groups = groups
 
     def forward(self, x: Tensor) -> Tensor:
@@ -30,19 +35,22 @@ class SplitBatchNorm2d(nn.BatchNorm2d):
                 f"the batch must be a multiple of {self.groups} images for split batch norm, got {batch}"
             )
         parts = x.unflatten(0, (self.groups, -1)).transpose(0, 1)  # B/G×G×C×H×W
-        running = [
-            None if statistic is None or not self.track_running_stats else statistic.repeat(self.groups)
-            for statistic in (self.running_mean, self.running_var)
-        ]
-        weight, bias = (None if p is None else p.repeat(self.groups) for p in (self.weight, self.bias))
+        tracked = self.track_running_stats
+        mean = self.running_mean.repeat(self.groups) if tracked else None
+        var = self.running_var.repeat(self.groups) if tracked else None
         y = F.batch_norm(
             parts.reshape(-1, self.groups * channels, height, width),
-            *running, weight, bias, training=True, momentum=self.momentum, eps=self.eps,
-        )  # fmt: skip
-        for statistic, moved in zip((self.running_mean, self.running_var), running, strict=True):
-            if statistic is not None and moved is not None:
-                statistic.copy_(moved.view(self.groups, channels).mean(dim=0))
-        if self.num_batches_tracked is not None and self.track_running_stats:
+            mean,
+            var,
+            self.weight.repeat(self.groups),
+            self.bias.repeat(self.groups),
+            training=True,
+            momentum=self.momentum,
+            eps=self.eps,
+        )
+        if mean is not None and var is not None:
+            self.running_mean.copy_(mean.view(self.groups, channels).mean(dim=0))
+            self.running_var.copy_(var.view(self.groups, channels).mean(dim=0))
             self.num_batches_tracked.add_(1)
         return y.unflatten(1, (self.groups, channels)).transpose(0, 1).flatten(0, 1)
 
@@ -67,13 +75,6 @@ def convert(module: nn.Module, kind: str, groups: int = 8) -> nn.Module:
 
 
 def _split(norm: nn.BatchNorm2d, groups: int) -> SplitBatchNorm2d:
-    split = SplitBatchNorm2d(
-        norm.num_features,
-        groups,
-        eps=norm.eps,
-        momentum=norm.momentum,  # type: ignore[arg-type]
-        affine=norm.affine,
-        track_running_stats=norm.track_running_stats,
-    )
+    split = SplitBatchNorm2d(norm.num_features, groups, norm.eps, norm.momentum or 0.0)
     split.load_state_dict(norm.state_dict())
     return split.train(norm.training)

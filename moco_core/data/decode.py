@@ -1,0 +1,70 @@
+"""One image file → one small square picture, or the reason why not."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from pathlib import Path
+
+import numpy as np
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+FORMATS = ("JPEG", "MPO", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")  # others may start programs
+GREY_MODES = ("1", "L", "LA", "I;16", "I;16L", "I;16B", "I;16N")
+LARGE = 16_000_000  # pixels; pictures beyond are decoded one at a time, to bound memory
+_one_large = threading.Lock()
+
+# What Pillow's decoders raise on damaged files.
+DAMAGE = (
+    OSError, ValueError, SyntaxError, EOFError, TypeError, LookupError, ArithmeticError, AttributeError,
+    MemoryError, struct.error, zlib.error,
+)  # fmt: skip
+
+
+class DecodeError(ValueError):
+    """A file can't be read as an image; the message is the reason alone."""
+
+
+def decode(path: Path, size: int) -> tuple[np.ndarray, bool]:
+    """The picture's centre square as uint8 size×size×3, upright, and whether the file holds greys alone.
+
+    Of an animation, the first frame. Raises `DecodeError` for files that are damaged, unreadable, no image,
+    of 32-bit pixels, or larger than Pillow's limit for decompression bombs.
+    """
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            if image.width * image.height <= LARGE:
+                return _square(image, size)
+            with _one_large:
+                return _square(image, size)
+    except UnidentifiedImageError as error:
+        raise DecodeError("not an image") from error
+    except Image.DecompressionBombError as error:
+        limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise DecodeError(f"more than {limit:,} pixels, which may be a decompression bomb") from error
+    except DAMAGE as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise DecodeError(" ".join(reason.split())[:120]) from error
+
+
+def _square(image: Image.Image, size: int) -> tuple[np.ndarray, bool]:
+    image.draft(None, (2 * size, 2 * size))  # JPEG: decode at the coarsest scale that is still fine enough
+    image.load()
+    grey = image.mode in GREY_MODES
+    orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    full: Image.Image = image
+    if image.mode.startswith("I;16"):
+        full = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise DecodeError("32-bit pixels, whose range is unknown")
+    elif image.mode in ("1", "P", "PA"):
+        full = image.convert("RGBA")  # names of colours can't be averaged
+    side = min(full.size)
+    left, top = (full.width - side) // 2, (full.height - side) // 2
+    box = (left, top, left + side, top + side)
+    small = full.resize((size, size), Image.Resampling.BILINEAR, box=box).convert("RGB")
+    small.getexif()[ExifTags.Base.Orientation] = orientation
+    ImageOps.exif_transpose(small, in_place=True)
+    return np.asarray(small), grey
