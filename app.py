@@ -5,6 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from moco_core.dashboard.selection import run_picker
+from moco_core.dashboard.training_panel import training_panel
 
 HERE = Path(__file__).parent
 PAGES = (
@@ -28,4 +29,5 @@ page = st.navigation(
 )
 with st.sidebar:
     run_picker()
+    training_panel()
 page.run()

@@ -118,6 +118,17 @@ def step_slider(run: Run, *, label: str = "Step", param: str = STEP) -> Checkpoi
     return steps[chosen]
 
 
+def shown_runs() -> set[str]:
+    """Ids of the runs chosen under `run` and `runs`: those that a page may be showing."""
+    several = st.session_state.get(_memory(RUNS)) or []
+    return {*several, *([one] if (one := st.session_state.get(_memory(RUN))) else [])}
+
+
+def choose_runs(ids: Sequence[str]) -> None:
+    """Make these the runs that pages for several runs show, as if picked there."""
+    _publish(RUNS, list(ids))
+
+
 def _wanted(param: str, options: Collection[str]) -> str | None:
     """The value that the URL asks for, else the session's last, if it is among the options."""
     for value in (st.query_params.get(param), st.session_state.get(_memory(param))):
@@ -165,6 +176,3 @@ def _newest_shown(runs: Sequence[Run]) -> str:
 def _newest_sweep(runs: Sequence[Run]) -> list[str]:
     newest = next(run for run in runs if run.id == _newest_shown(runs))
     return [run.id for run in runs if run.sweep == newest.sweep] if newest.sweep else [newest.id]
-
-
-__all__ = ["current_run", "pick_run", "run_multipicker", "run_picker", "step_slider", "store"]

@@ -11,7 +11,7 @@ from moco_core.jobs.local import (
     sweep_tag,
     tidy,
 )
-from moco_core.jobs.processes import is_alive
+from moco_core.jobs.processes import is_alive, this_host
 from moco_core.jobs.removal import delete
 
 __all__ = [
@@ -26,5 +26,6 @@ __all__ = [
     "submit",
     "submit_sweep",
     "sweep_tag",
+    "this_host",
     "tidy",
 ]

@@ -1,0 +1,124 @@
+"""The fields of a new run, made from the annotations of `TrainConfig`: its defaults, ranges and help."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from moco_core.config import (
+    FOLDER_PREFIX,
+    Device,
+    OneOf,
+    Range,
+    TrainConfig,
+    accepted,
+    default,
+    help_text,
+)
+
+MAIN = (
+    "dataset",
+    "method",
+    "encoder",
+    "momentum",
+    "queue_size",
+    "temperature",
+    "batch_size",
+    "steps",
+    "lr",
+    "seed",
+    "device",
+)
+MORE = tuple(f.name for f in dataclasses.fields(TrainConfig) if f.name not in MAIN)
+WIDE = ("dataset", "name", "device")
+LABELS = {
+    "dataset": "Data set",
+    "momentum": "Momentum m",
+    "queue_size": "Queue size K",
+    "temperature": "Temperature τ",
+    "batch_size": "Batch size B",
+    "lr": "Learning rate",
+    "dim": "Dimension D",
+    "knn_k": "kNN k",
+    "knn_temperature": "kNN temperature",
+    "scale_lr": "Scale learning rate",
+    "compile": "Compile encoders",
+}
+STEPS = {"momentum": 0.001, "queue_size": 256, "batch_size": 32, "steps": 100}
+UNUSED = {"in-batch": ("momentum", "queue_size"), "memory-bank": ("momentum",)}  # no effect on these methods
+OWN_FOLDER = "a folder of mine"
+
+
+def training_form() -> dict[str, Any]:
+    """Draw the fields; returns the values entered, by field name, not checked yet."""
+    values: dict[str, Any] = {}
+    _grid(MAIN, values)
+    with st.expander("More settings"):
+        _grid(MORE, values)
+    return values
+
+
+def _grid(names: tuple[str, ...], values: dict[str, Any]) -> None:
+    """Two fields a row, wide ones alone."""
+    columns: list[Any] = []
+    for name in names:
+        if name in WIDE:
+            values[name] = _field(name, values)
+            continue
+        columns = columns or list(st.columns(2, vertical_alignment="bottom"))
+        with columns.pop(0):
+            values[name] = _field(name, values)
+
+
+def _field(name: str, values: dict[str, Any]) -> Any:
+    limits, initial = accepted(name), default(name)
+    label = LABELS.get(name, name.replace("_", " ").capitalize())
+    common: dict[str, Any] = {"key": f"train.{name}", "help": help_text(name)}
+    if name == "dataset":
+        return _dataset(label, common)
+    if isinstance(limits, OneOf):
+        return st.selectbox(label, limits.names, index=limits.names.index(initial), **common)
+    if isinstance(limits, Device):
+        return st.selectbox(label, ("auto", "cpu", "cuda", "mps"), accept_new_options=True, **common)
+    if isinstance(initial, bool):
+        return st.checkbox(label, value=initial, **common)
+    if isinstance(initial, str):
+        return st.text_input(label, value=initial, **common)
+    assert isinstance(limits, Range)
+    kind = type(initial)
+    return st.number_input(
+        label,
+        min_value=kind(limits.low),
+        max_value=None if math.isinf(limits.high) else kind(limits.high),
+        value=initial,
+        step=kind(STEPS.get(name) or _step(initial)),
+        format="%d" if kind is int else "%g",
+        disabled=name in UNUSED.get(values.get("method", ""), ()),
+        **common,
+    )
+
+
+def _dataset(label: str, common: dict[str, Any]) -> str:
+    limits = accepted("dataset")
+    assert isinstance(limits, OneOf)
+    chosen = st.selectbox(label, (*limits.names, OWN_FOLDER), **common)
+    if chosen != OWN_FOLDER:
+        return chosen
+    path = st.text_input(
+        "Folder",
+        key="train.folder",
+        persist_state="session",
+        placeholder="/data/images",
+        help="One sub-folder a class, or images side by side without classes. On the machine of this app.",
+    ).strip()
+    # The trainer is another process with a working directory of its own: give it the whole path.
+    return FOLDER_PREFIX + (str(Path(path).expanduser().absolute()) if path else "")
+
+
+def _step(initial: float) -> float:
+    """One unit of the leading digit."""
+    return 10.0 ** math.floor(math.log10(initial)) if initial > 0 else 1

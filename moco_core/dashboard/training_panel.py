@@ -1,0 +1,89 @@
+"""The sidebar's way to train: settings, how long it will take, what to beware of, and a start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from moco_core import jobs
+from moco_core.config import ConfigError, TrainConfig
+from moco_core.dashboard.selection import store
+from moco_core.dashboard.text import duration, plain
+from moco_core.dashboard.training_form import training_form
+from moco_core.dashboard.training_progress import training_progress
+from moco_core.jobs.caveats import caveats, training_images
+from moco_core.jobs.estimate import estimate
+from moco_core.runs import Run
+
+
+def training_panel() -> None:
+    """Progress of what trains now, and below it the form for the next run."""
+    _tidy_once(str(store().root))
+    training_progress()
+    with st.expander("Train", icon=":material/play_circle:", expanded=not len(store())):
+        _form()
+
+
+@st.fragment
+def _form() -> None:
+    """A fragment of its own: typing in the form does not redraw the page."""
+    config = _config(training_form())
+    runs = list(store())
+    if config is not None:
+        _outlook(config, runs)
+    start, sweep = st.columns(2)
+    off = config is None
+    if start.button("Start", type="primary", width="stretch", disabled=off) and config is not None:
+        _begin(config)
+    no_momentum = config is None or config.method != "moco"
+    if (
+        sweep.button(
+            "Momentum sweep",
+            width="stretch",
+            disabled=no_momentum,
+            help="Four runs, one after another, at m = 0, 0.9, 0.99 and 0.999; all else as above. Needs moco.",
+        )
+        and config is not None
+    ):
+        _begin(config, sweep=True)
+
+
+def _config(values: dict[str, Any]) -> TrainConfig | None:
+    """The config of the values entered; None, with a sentence, when one can't be used."""
+    empty = [name for name, value in values.items() if value is None]
+    try:
+        if empty:
+            raise ConfigError(f"{empty[0]} is empty; it needs a number")
+        return TrainConfig(**values)
+    except ConfigError as error:
+        st.error(plain(str(error)))
+        return None
+
+
+def _outlook(config: TrainConfig, runs: Sequence[Run]) -> None:
+    expected = estimate(config, runs)
+    st.caption(f"Estimated time: about **{duration(expected.seconds)}** ({expected.source}).")
+    for sentence in caveats(config, training_images(config.dataset, runs)):
+        st.warning(sentence)
+
+
+def _begin(config: TrainConfig, sweep: bool = False) -> None:
+    root = store().root
+    try:
+        if sweep:
+            jobs.submit_sweep(config, root)
+        else:
+            jobs.submit(config, root)
+    except (ConfigError, OSError) as error:
+        st.error(f"This run can't be started: {plain(str(error))}")
+        return
+    st.rerun(scope="app")
+
+
+@st.cache_resource
+def _tidy_once(root: str) -> None:
+    """On the first look at a runs root since the app started: find runs again, record the ends of others."""
+    jobs.tidy(Path(root))

@@ -1,0 +1,144 @@
+"""Runs that train or wait, live: how far, how fast, how well, and a way to stop them.
+
+All of it is read from the runs root, nothing is kept in the page: a reload, another tab or a restart of the
+app finds the same runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import streamlit as st
+
+from moco_core import jobs, theory
+from moco_core.dashboard.figures.progress import progress_chart
+from moco_core.dashboard.selection import shown_runs, store
+from moco_core.dashboard.text import duration, plain
+from moco_core.jobs import Desk, JobError, Ticket
+from moco_core.runs import Run, RunError
+
+TICK = 2.0  # seconds between looks while something trains
+IDLE_TICK = 5.0  # and while nothing does: runs may be started elsewhere
+SEEN = "_runs_seen"
+
+
+def training_progress() -> None:
+    """Draw the active runs of this machine and keep them up to date; the page follows when runs change."""
+    runs = list(store())
+    _announce(runs)
+    st.session_state[SEEN] = _digest(runs)
+    tick = TICK if any(_is_shown(run) for run in runs) else IDLE_TICK
+    st.fragment(_live, run_every=tick)()
+
+
+def _live() -> None:
+    root = store().root
+    runs = list(store())
+    if any(run.status.active for run in runs):
+        jobs.tidy(root)
+        runs = list(store())
+    if st.session_state.get(SEEN) != _digest(runs):
+        st.rerun(scope="app")
+    tickets = Desk(root).tickets()
+    active = {run.id: run for run in runs if _is_shown(run)}
+    waiting = [run_id for run_id, ticket in tickets.items() if run_id in active and not ticket.launched]
+    for run_id, run in active.items():
+        if run_id not in waiting:
+            _training(run, tickets.get(run_id))
+    for run_id in waiting:
+        _waiting(active[run_id])
+
+
+def _training(run: Run, ticket: Ticket | None) -> None:
+    phase = jobs.phase(run.status, ticket)
+    history = run.history()
+    done = run.status.step / max(run.status.total_steps, 1)
+    st.progress(min(done, 1.0), f"**{plain(run.name)}** · {phase}")
+    st.caption(_readout(run, history))
+    if len(history["step"]) > 1:
+        config = run.config
+        st.plotly_chart(
+            progress_chart(
+                history["step"],
+                history["loss"],
+                history["positive_cosine"],
+                history["negative_cosine"],
+                chance=theory.chance_loss(config.negatives),
+                floor=theory.loss_floor(config.negatives, config.temperature, config.dim),
+            ),
+            key=f"progress-{run.id}",
+            config={"displayModeBar": False},
+        )
+    st.button(
+        "Stopping …" if phase == "stopping" else "Stop",
+        key=f"stop-{run.id}",
+        icon=":material/stop_circle:",
+        help="Writes a checkpoint first, so that everything up to here can be looked at.",
+        disabled=phase == "stopping",
+        on_click=_stop,
+        args=(run.id,),
+    )
+
+
+def _waiting(run: Run) -> None:
+    name, cross = st.columns((5, 1), vertical_alignment="center")
+    name.caption(f"waiting: {plain(run.name)}")
+    cross.button(
+        "",
+        key=f"stop-{run.id}",
+        icon=":material/close:",
+        type="tertiary",
+        help="Take it out of the queue.",
+        on_click=_stop,
+        args=(run.id,),
+    )
+
+
+def _readout(run: Run, history: dict[str, np.ndarray]) -> str:
+    status = run.status
+    if not len(history["step"]):
+        return f"{status.total_steps:,} steps to go; starting up."
+    rate = float(np.median(history["pairs_per_s"][-5:]))
+    left = (status.total_steps - status.step) * run.config.batch_size / rate if rate > 0 else np.inf
+    parts = [
+        f"step {status.step:,} of {status.total_steps:,}",
+        f"{duration(left)} left" if np.isfinite(left) else "",
+        f"{rate:,.0f} pairs/s",
+        f"loss {history['loss'][-1]:.3f}",
+        f"positive cosine {history['positive_cosine'][-1]:.2f}",
+        f"mean negative {history['negative_cosine'][-1]:.2f}",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _stop(run_id: str) -> None:
+    try:
+        jobs.stop(store().root, run_id)
+    except (JobError, RunError, OSError) as error:
+        st.toast(plain(str(error)), icon=":material/error:")
+
+
+def _is_shown(run: Run) -> bool:
+    """Active and within reach: other machines' runs are in the table."""
+    return run.problem is None and run.status.active and run.status.host == jobs.this_host()
+
+
+def _digest(runs: Sequence[Run]) -> tuple[object, ...]:
+    """Changes when pages should: a run comes, goes or ends, or one that is shown has a new snapshot."""
+    shown = shown_runs()
+    return tuple(
+        (run.id, run.name, run.status.state, run.problem)
+        + ((sum(1 for _ in run.path.glob("step-*")),) if run.status.active and run.id in shown else ())
+        for run in runs
+    )
+
+
+def _announce(runs: Sequence[Run]) -> None:
+    """Say so when a run has ended since the last look."""
+    before: dict[str, bool] = st.session_state.get("_active", {})
+    for run in runs:
+        if before.get(run.id) and not run.status.active:
+            reason = f": {plain(run.status.error)}" if run.status.error else ""
+            st.toast(f"{plain(run.name)} {run.status.state}{reason}")
+    st.session_state["_active"] = {run.id: run.status.active for run in runs}
