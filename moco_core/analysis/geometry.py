@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class PerClass:
 class Collapse:
     """Whether, and how, an embedding has collapsed."""
 
-    kind: str  # complete, dimensional or none
+    verdict: str  # complete, dimensional or none
     measure: str  # what `value` is: spread or effective rank
     value: float
     threshold: float  # collapsed below it
@@ -167,12 +168,12 @@ def collapse(x: Array) -> Collapse:
     most = min(len(rows) - 1, rows.shape[1])
     rank = _effective_rank(_singular_values(rows, rows.mean(0, dtype=np.float64)))
     threshold = 1 + DIMENSIONAL * (most - 1)
-    kind = "dimensional" if most > 1 and rank < threshold else "none"
-    verdict = "Dimensional collapse" if kind == "dimensional" else "No collapse"
+    verdict = "dimensional" if most > 1 and rank < threshold else "none"
+    words = "Dimensional collapse" if verdict == "dimensional" else "No collapse"
     sentence = (
-        f"{verdict}: the embeddings use about {rank:.1f} of {most} directions (effective rank, centred)."
+        f"{words}: the embeddings use about {rank:.1f} of {most} directions (effective rank, centred)."
     )
-    return Collapse(kind, "effective rank", rank, threshold, sentence)
+    return Collapse(verdict, "effective rank", rank, threshold, sentence)
 
 
 def circle_density(x: Array, points: int = 360, concentration: float = 100.0) -> tuple[Array, Array]:
@@ -228,9 +229,9 @@ def _class_cosines(x: Array, labels: Array) -> tuple[Array, Array, Array]:
 
 def _singular_values(rows: Array, centre: Array | float = 0.0) -> Array:
     """Singular values of `rows − centre`, from a QR decomposition that takes in one block of rows at a time."""
-    triangle: Array = np.empty((0, rows.shape[1]))
+    triangle = np.empty((0, rows.shape[1]))
     for block in blocks(len(rows), rows.shape[1], most=max(1024, 2 * rows.shape[1])):
-        triangle = np.linalg.qr(np.vstack([triangle, rows[block] - centre]), mode="r")
+        triangle = cast(Array, np.linalg.qr(np.vstack([triangle, rows[block] - centre]), mode="r"))
     return np.linalg.svd(triangle, compute_uv=False)
 
 

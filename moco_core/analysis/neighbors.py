@@ -192,11 +192,11 @@ def _search(bank: Array, query: Array, k: int, *, leave_out_self: bool) -> tuple
         s = np.matmul(query[rows], bank.T, out=buffer[: rows.stop - rows.start])
         if leave_out_self:
             s[np.arange(len(s)), np.arange(rows.start, rows.stop)] = -np.inf
-        indices[rows], cosines[rows] = _largest(s, k)
+        indices[rows], cosines[rows] = largest(s, k)
     return indices, np.clip(cosines, -1, 1)
 
 
-def _largest(s: Array, k: int) -> tuple[Array, Array]:
+def largest(s: Array, k: int) -> tuple[Array, Array]:
     """Columns and values of the k largest of each row, largest first.
 
     The k-th largest of the maxima of disjoint groups of columns is a lower bound for the k-th largest entry,

@@ -1,0 +1,212 @@
+"""Pictures of an embedding space in two or three dimensions, and how faithful they are.
+
+Only directions count: rows are scaled to length 1 first, and neighbours are those of the cosine.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from moco_core.analysis.checks import as_count, as_pair, as_rows, blocks
+from moco_core.analysis.neighbors import largest, nearest
+
+Array = np.ndarray
+Progress = Callable[[str, float], None]  # called with what is being done and the share of it that is done
+
+METHODS = ("umap", "pca")
+_umap_lock = threading.Lock()  # two UMAP fits at once in one process can abort it
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Principal components of the unit rows."""
+
+    coordinates: Array  # N×dim float32
+    share: Array  # dim float64, share of the variance along each
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """How well the k nearest neighbours survive a projection; 1 is perfect, about ½ is chance."""
+
+    trustworthiness: float  # falls with strangers that the picture shows as neighbours
+    continuity: float  # falls with neighbours that the picture tears apart
+    k: int
+
+
+def project(
+    x: Array,
+    method: str = "umap",
+    dim: int = 2,
+    seed: int = 0,
+    neighbors: int = 15,
+    min_dist: float = 0.1,
+    *,
+    start: Array | None = None,
+    epochs: int | None = None,
+    progress: Progress | None = None,
+) -> Array:
+    """Coordinates N×dim (float32) of `x` (N×D) by UMAP (McInnes et al. 2018) or principal components.
+
+    UMAP gets exact neighbours, starts from the principal components (or from `start`, N×dim) and runs with a
+    fixed seed on one thread: the same call gives the same picture. `neighbors` counts each point itself, as
+    umap-learn does; where N is smaller all points are neighbours. `min_dist`, in picture units, is how close
+    points may lie. `epochs` of its optimiser: 500 up to 10,000 points and 200 beyond unless given. The first
+    call in a process also compiles UMAP, a few seconds. UMAP calls wait for each other.
+
+    Raises ValueError for rows without direction, fewer than two rows, and settings out of range.
+    """
+    rows = as_rows(x, "x", unit=True)
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
+    dim = as_count(dim, "dim")
+    report = progress or (lambda stage, share: None)
+    if method == "pca":
+        return principal_components(rows, dim).coordinates
+    neighbors = as_count(neighbors, "neighbors")
+    if neighbors < 2:
+        raise ValueError("neighbors must be at least 2 (each point counts itself), got 1")
+    if not 0 <= min_dist <= 1:
+        raise ValueError(f"min_dist must lie in [0, 1], got {min_dist}")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed must lie in [0, 2³²), got {seed}")
+    report("Finding the nearest neighbours", 0.0)
+    graph = _neighbor_graph(rows, min(neighbors, len(rows)))
+    if start is None:
+        first = principal_components(rows, dim).coordinates
+    else:
+        first = as_pair(x, start, ("x", "start"))[1]
+        if first.shape[1] != dim:
+            raise ValueError(f"start must have {dim} columns, got {first.shape[1]}")
+    return _umap(rows, graph, _jittered(first, seed), seed, min_dist, epochs, report)
+
+
+def principal_components(x: Array, dim: int = 2) -> Principal:
+    """The first `dim` principal components of the unit rows of `x` (N×D), with their share of the variance.
+
+    Signs are fixed so that each axis' largest loading is positive. Components that D or the data don't have
+    are 0.
+    """
+    rows, dim = as_rows(x, "x", unit=True), as_count(dim, "dim")
+    mean = rows.mean(0, dtype=np.float64)
+    covariance = np.zeros((rows.shape[1], rows.shape[1]))
+    for block in blocks(len(rows), rows.shape[1]):
+        centred = rows[block] - mean
+        covariance += centred.T @ centred
+    variance, axes = np.linalg.eigh(covariance)
+    variance, axes = np.maximum(variance[::-1][:dim], 0), axes[:, ::-1][:, :dim]
+    axes = axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(axes.shape[1])])
+    coordinates = np.zeros((len(rows), dim), np.float32)
+    coordinates[:, : axes.shape[1]] = rows @ axes.astype(rows.dtype) - (mean @ axes).astype(rows.dtype)
+    total = np.trace(covariance)
+    share = np.zeros(dim)
+    share[: len(variance)] = variance / total if total > 0 else 0.0
+    return Principal(coordinates, share)
+
+
+def faithfulness(x: Array, picture: Array, k: int = 15) -> Faithfulness:
+    """Trustworthiness and continuity of a picture (N×dim) of `x` (N×D), each in [0, 1].
+
+    `1 − 2/(N·k·(2N − 3k − 1)) · Σᵢ Σⱼ (r(i, j) − k)`; Venna & Kaski 2001, eq. 1–2. For trustworthiness j runs
+    over the k nearest in the picture that are not among the k nearest of `x`, and r is the rank of j by
+    cosine in `x`; for continuity the other way round. Exact, in blocks of rows. The formula needs k < N/2:
+    for fewer rows k is lowered to that. Raises ValueError for N < 3 and unequal numbers of rows.
+    """
+    rows, flat = as_rows(x, "x", unit=True, minimum=3), as_pair(x, picture, ("x", "picture"))[1]
+    count = len(rows)
+    k = min(as_count(k, "k"), (count - 1) // 2)
+    strangers = torn = 0
+    for block in blocks(count, count, most=256):
+        full, drawn = rows[block] @ rows.T, _closeness(flat, block)
+        own = np.arange(len(full)), np.arange(block.start, block.stop)
+        full[own] = drawn[own] = -np.inf
+        near_full, near_drawn = largest(full, k)[0], largest(drawn, k)[0]
+        strangers += _excess_rank(full, near_drawn, near_full, k)
+        torn += _excess_rank(drawn, near_full, near_drawn, k)
+    scale = 2 / (count * k * (2 * count - 3 * k - 1))
+    return Faithfulness(1 - scale * strangers, 1 - scale * torn, k)
+
+
+def _closeness(flat: Array, block: slice) -> Array:
+    """Minus the squared Euclidean distance of the points of a block to all others."""
+    out = np.zeros((block.stop - block.start, len(flat)), flat.dtype)
+    for axis in flat.T:
+        out -= np.square(axis[block, None] - axis)
+    return out
+
+
+def _excess_rank(s: Array, near: Array, known: Array, k: int) -> int:
+    """Sum of `rank − k` by similarity `s` over the points of `near` that are not in `known` (B×k each)."""
+    missing = ~(near[:, :, None] == known[:, None, :]).any(2)
+    total = 0
+    for i, place in zip(*np.nonzero(missing), strict=True):
+        closer = np.count_nonzero(s[i] > s[i, near[i, place]])  # equally close ones count for the picture
+        total += max(0, closer + 1 - k)
+    return total
+
+
+def _neighbor_graph(rows: Array, neighbors: int) -> tuple[Array, Array]:
+    """Indices and cosine distances (N×neighbors) as UMAP expects them: each point first among its own."""
+    indices, cosines = nearest(rows, neighbors - 1)
+    own = np.arange(len(rows), dtype=np.int32)[:, None]
+    distances = (1 - cosines).astype(np.float32)
+    return np.hstack([own, indices]), np.hstack([np.zeros_like(distances[:, :1]), distances])
+
+
+def _jittered(start: Array, seed: int) -> Array:
+    """A start without equal points, which attract but never part: noise of a ten-thousandth of its extent."""
+    extent = float(np.ptp(start, axis=0).max()) or 1.0
+    noise = np.random.default_rng(seed).normal(scale=1e-4 * extent, size=start.shape)
+    return (start + noise).astype(np.float32)
+
+
+def _umap(
+    rows: Array,
+    graph: tuple[Array, Array],
+    start: Array,
+    seed: int,
+    min_dist: float,
+    epochs: int | None,
+    report: Progress,
+) -> Array:
+    with _umap_lock:
+        report("Loading and compiling UMAP", 0.0)
+        from umap import UMAP
+
+        # No search index comes with our neighbours, which only matters for `transform`.
+        warnings.filterwarnings("ignore", message=r"precomputed_knn\[2\]", module="umap")
+        reducer = UMAP(
+            n_neighbors=graph[0].shape[1],
+            n_components=start.shape[1],
+            min_dist=min_dist,
+            metric="euclidean",  # of the picture's start only: the neighbours are given
+            init=start,
+            n_epochs=epochs,
+            random_state=seed,
+            n_jobs=1,
+            precomputed_knn=graph,
+            tqdm_kwds={"disable": False, "file": _EpochBar(report), "bar_format": "{n}/{total}"},
+        )
+        picture: Array = reducer.fit_transform(rows)
+    report("Optimising the layout", 1.0)
+    return picture
+
+
+class _EpochBar:
+    """The 'file' that UMAP's progress bar, its only report of progress, is printed to."""
+
+    def __init__(self, report: Progress) -> None:
+        self.report = report
+
+    def write(self, text: str) -> None:
+        done, _, total = text.strip().partition("/")
+        if done.isdecimal() and total.isdecimal() and int(total):
+            self.report("Optimising the layout", int(done) / int(total))
+
+    def flush(self) -> None:
+        """Nothing is held back."""
