@@ -17,9 +17,11 @@ the anchors. It depends neither on p⁺ nor on how densely the queue was sampled
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from moco_core.analysis.checks import as_pair, as_positive, as_rows, blocks, check_width
 
 Array = np.ndarray
 
@@ -28,7 +30,26 @@ COLLAPSED = 1e-6  # a spread, or a gradient k̄ − k⁺, below this is float32 
 EVICTIONS = ("oldest_first", "newest_first", "random", "most_drifted_first")
 EVICTION_ANCHORS = 64  # anchors of the counterfactual; four policies share them
 MOST_DRAWN = 4096  # units of the bootstrap
-BLOCK = 2**22  # anchors × slots handled at a time: 16 MB of float32
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A anchors against M stale and fresh keys: unit rows in float32, checked once by `compare`."""
+
+    query: Array  # A×D
+    positive: Array  # A×D
+    stale: Array  # M×D, in the order in which slots are added
+    fresh: Array  # M×D
+    temperature: float
+
+    def reordered(self, slots: Array) -> Comparison:
+        """The same anchors against `slots`, in that order."""
+        return replace(self, stale=self.stale[slots], fresh=self.fresh[slots])
+
+    def thinned(self, anchors: int) -> Comparison:
+        """At most so many anchors, evenly chosen."""
+        rows = np.unique(np.linspace(0, len(self.query) - 1, anchors).astype(int))
+        return replace(self, query=self.query[rows], positive=self.positive[rows])
 
 
 @dataclass(frozen=True)
@@ -68,14 +89,7 @@ def drift(stored: Array, now: Array) -> Array:
     Computed as `½‖x − y‖²` of the unit vectors: exactly 0 for equal rows, and precise near 0.
     Raises ValueError for rows that have no direction and for unequal shapes.
     """
-    x, y = _unit(stored, "stored"), _unit(now, "now")
-    _check_shape(y, x.shape, "now")
-    return np.concatenate(
-        [
-            0.5 * np.square(x[i : i + 8192] - y[i : i + 8192], dtype=np.float64).sum(1)
-            for i in range(0, len(x), 8192)
-        ]
-    )
+    return _drift(*_unit_pair(stored, now, ("stored", "now")))
 
 
 def spread(keys: Array, sample_ids: Array | None = None) -> float:
@@ -85,7 +99,7 @@ def spread(keys: Array, sample_ids: Array | None = None) -> float:
     that keeps its precision in a collapsed space. Without `sample_ids` (M) every row is its own sample.
     NaN when there is no pair of different samples.
     """
-    x = _unit(keys, "keys").astype(np.float64)
+    x = as_rows(keys, "keys", unit=True, minimum=1).astype(np.float64)
     count = len(x)
     within, pairs_within = 0.0, float(count)
     if sample_ids is not None:
@@ -115,23 +129,32 @@ def by_age(age: Array, values: Array, most: int = 200) -> AgeProfile:
     return AgeProfile(means[0], means[1], bands[:, 0], bands[:, 1], count)
 
 
-def gradient_cosine(
-    query: Array, positive: Array, stored: Array, fresh: Array, temperature: float, lengths: Sequence[int]
-) -> Array:
+def compare(query: Array, positive: Array, stored: Array, fresh: Array, temperature: float) -> Comparison:
+    """Checks and normalises queries and positives (A×D each), stored and fresh keys (M×D each), and τ.
+
+    Raises ValueError for rows without a direction, for unequal shapes and for τ ≤ 0.
+    """
+    q, positive_key = _unit_pair(query, positive, ("query", "positive"))
+    stale, now = _unit_pair(stored, fresh, ("stored", "fresh"))
+    check_width(stale, q.shape[1], "stored", "query")
+    return Comparison(q, positive_key, stale, now, as_positive(temperature, "temperature"))
+
+
+def gradient_cosine(comparison: Comparison, lengths: Sequence[int]) -> Array:
     """Cosine between the query's gradient with stale and with fresh keys, for the first n slots.
 
-    query, positive A×D; stored, fresh M×D in the order in which slots are added; `lengths` rising slot
-    counts n, L of them. Returns L: the mean over the anchors. An anchor whose gradient is lost in rounding
-    (all keys in one place) has no direction and is left out; NaN when none has one.
+    `lengths` are L rising slot counts n. Returns L: the mean over the anchors. An anchor whose gradient is
+    lost in rounding (all keys in one place) has no direction and is left out; NaN when none has one.
     """
-    q, positive_key = _unit(query, "query"), _unit(positive, "positive")
-    stale, now = _unit(stored, "stored"), _unit(fresh, "fresh")
-    _check_inputs(q, positive_key, stale, now, temperature, lengths)
+    _check_lengths(lengths, len(comparison.stale))
+    q, positive, temperature = comparison.query, comparison.positive, comparison.temperature
     total, count = np.zeros(len(lengths)), np.zeros(len(lengths))
-    for rows in _blocks(len(q), len(stale)):
-        anchors = q[rows].astype(np.float64)
-        towards = positive_key[rows].astype(np.float64)
-        means = [_mean_negatives(q[rows], keys, temperature, lengths) for keys in (stale, now)]
+    for rows in blocks(len(q), len(comparison.stale)):
+        anchors, towards = q[rows].astype(np.float64), positive[rows].astype(np.float64)
+        means = [
+            _mean_negatives(q[rows], keys, temperature, lengths)
+            for keys in (comparison.stale, comparison.fresh)
+        ]
         for i, (stale_mean, fresh_mean) in enumerate(zip(*means, strict=True)):
             g, norm = _tangent(stale_mean - towards, anchors)
             reference, reference_norm = _tangent(fresh_mean - towards, anchors)
@@ -141,28 +164,21 @@ def gradient_cosine(
     return np.divide(total, count, out=np.full(len(lengths), np.nan), where=count > 0)
 
 
-def softmax_error(
-    query: Array,
-    positive: Array,
-    stored: Array,
-    fresh: Array,
-    temperature: float,
-    lengths: Sequence[int],
-    stands_for: float = 1.0,
-) -> SoftmaxError:
+def softmax_error(comparison: Comparison, lengths: Sequence[int], stands_for: float = 1.0) -> SoftmaxError:
     """Logit error and softmax weight of every slot, and the KL divergence for the first n slots.
 
-    Shapes as in `gradient_cosine`. Each measured slot stands for `stands_for` slots of the queue, which
+    `lengths` as in `gradient_cosine`. Each measured slot stands for `stands_for` slots of the queue, which
     matters to the weight of the positive and so to the KL.
     """
-    q, positive_key = _unit(query, "query"), _unit(positive, "positive")
-    stale, now = _unit(stored, "stored"), _unit(fresh, "fresh")
-    _check_inputs(q, positive_key, stale, now, temperature, lengths)
+    _check_lengths(lengths, len(comparison.stale))
+    q, positive, temperature = comparison.query, comparison.positive, comparison.temperature
+    slots = len(comparison.stale)
     log_stride = np.log(stands_for)
-    kl, error, share = np.zeros(len(lengths)), np.zeros(len(stale)), np.zeros(len(stale))
-    for rows in _blocks(len(q), len(stale)):
-        s, f = _logits(q[rows], stale, temperature), _logits(q[rows], now, temperature)
-        positive_logit = (q[rows] * positive_key[rows]).sum(1, dtype=np.float64) / temperature
+    kl, error, share = np.zeros(len(lengths)), np.zeros(slots), np.zeros(slots)
+    for rows in blocks(len(q), slots):
+        s = _logits(q[rows], comparison.stale, temperature)
+        f = _logits(q[rows], comparison.fresh, temperature)
+        positive_logit = (q[rows] * positive[rows]).sum(1, dtype=np.float64) / temperature
         difference = s - f
         error += np.abs(difference).sum(0, dtype=np.float64)
         log_z, moved = np.zeros(len(s)), np.zeros(len(s))
@@ -215,16 +231,7 @@ def rank_correlation(age: Array, values: Array, draws: int = 500, seed: int = 0)
     return RankCorrelation(float(_correlation(sums.sum(0))), float(low), float(high), ages)
 
 
-def eviction(
-    query: Array,
-    positive: Array,
-    stored: Array,
-    fresh: Array,
-    age: Array,
-    temperature: float,
-    kept: Sequence[int],
-    seed: int = 0,
-) -> dict[str, Array]:
+def eviction(comparison: Comparison, age: Array, kept: Sequence[int], seed: int = 0) -> dict[str, Array]:
     """The counterfactual: gradient cosine if `kept` (L) slots were left, by which slots had been evicted.
 
     Policies as in `EVICTIONS`: oldest first (the queue as it is), newest first, at random, most drifted
@@ -236,10 +243,10 @@ def eviction(
         np.argsort(age, kind="stable"),
         np.argsort(-age, kind="stable"),
         np.random.default_rng(seed).permutation(len(age)),
-        np.argsort(drift(stored, fresh), kind="stable"),
+        np.argsort(_drift(comparison.stale, comparison.fresh), kind="stable"),
     )
     return {
-        name: gradient_cosine(query, positive, stored[order], fresh[order], temperature, kept)
+        name: gradient_cosine(comparison.reordered(order), kept)
         for name, order in zip(EVICTIONS, policies, strict=True)
     }
 
@@ -293,37 +300,30 @@ def measure(
         raise ValueError("stored must hold at least 1 slot, got 0")
     if filled < len(order):
         raise ValueError(f"filled must be at least the {len(order)} slots measured, got {filled}")
-    columns = {
-        "stored": stored,
-        "fresh": fresh,
-        "query_view": query_view,
-        "slot": slot,
-        "sample_ids": sample_ids,
-    }
+    comparison = compare(query, positive, stored, fresh, temperature)
+    _, lag = _unit_pair(stored, query_view, ("stored", "query_view"))
+    columns = {"stored": stored, "slot": slot, "sample_ids": sample_ids}
     for name, column in columns.items():
         if column is not None and len(column) != len(order):
             raise ValueError(f"{name} must hold {len(order)} rows, one for each age, got {len(column)}")
-    age, slot = age[order], np.asarray(slot)[order]
-    stale, now, lag = (np.asarray(x)[order] for x in (stored, fresh, query_view))
+    comparison, age, slot = comparison.reordered(order), age[order], np.asarray(slot)[order]
     ids = None if sample_ids is None else np.asarray(sample_ids)[order]
 
-    key_drift, query_drift = drift(stale, now), drift(stale, lag)
+    key_drift = _drift(comparison.stale, comparison.fresh)
+    query_drift = _drift(comparison.stale, lag[order])
     stands_for = filled / len(order)
     counts, kept = length_grid(len(order), 48), length_grid(len(order), 16)
-    cosine = gradient_cosine(query, positive, stale, now, temperature, counts.tolist())
-    error = softmax_error(query, positive, stale, now, temperature, counts.tolist(), stands_for)
-    few = np.unique(np.linspace(0, len(query) - 1, EVICTION_ANCHORS).astype(int))
-    counterfactual = eviction(
-        np.asarray(query)[few], np.asarray(positive)[few], stale, now, age, temperature, kept.tolist(), seed
-    )
+    cosine = gradient_cosine(comparison, counts.tolist())
+    error = softmax_error(comparison, counts.tolist(), stands_for)
+    counterfactual = eviction(comparison.thinned(EVICTION_ANCHORS), age, kept.tolist(), seed)
     rho = rank_correlation(age, key_drift, seed=seed)
     length = np.rint(counts * stands_for).astype(np.int64)
     scalars = {
         "k_star": consistent_length(length, cosine),
-        "spread": spread(now, ids),
+        "spread": spread(comparison.fresh, ids),
         "filled": filled,
         "temperature": temperature,
-        "anchors": len(query),
+        "anchors": len(comparison.query),
         "rank_correlation": rho.value,
         "rank_low": rho.low,
         "rank_high": rho.high,
@@ -380,14 +380,17 @@ def _tangent(vector: Array, base: Array) -> tuple[Array, Array]:
     return flat / np.maximum(norm, np.finfo(float).tiny)[:, None], norm
 
 
+def _drift(x: Array, y: Array) -> Array:
+    """½‖x − y‖² of unit rows, in blocks of rows; float64."""
+    parts = [
+        0.5 * np.square(x[i : i + 8192] - y[i : i + 8192], dtype=np.float64).sum(1)
+        for i in range(0, len(x), 8192)
+    ]
+    return np.concatenate(parts)
+
+
 def _logits(query: Array, keys: Array, temperature: float) -> Array:
     return (query / np.float32(temperature)) @ keys.T
-
-
-def _blocks(anchors: int, slots: int) -> Iterator[slice]:
-    step = max(1, BLOCK // max(slots, 1))
-    for start in range(0, anchors, step):
-        yield slice(start, start + step)
 
 
 def _ranks(values: Array) -> Array:
@@ -406,19 +409,10 @@ def _correlation(sums: Array) -> Array:
     return np.clip(rho, -1, 1)
 
 
-def _unit(x: Array, name: str) -> Array:
-    rows = np.asarray(x)
-    if rows.ndim != 2 or not len(rows):
-        raise ValueError(
-            f"{name} must be an array of at least 1 row (rows × dimension), got shape {rows.shape}"
-        )
-    norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
-    bad = int(np.argmin(np.where(np.isfinite(norm), norm, -1)))
-    if not (np.isfinite(norm[bad, 0]) and norm[bad, 0] > 0):
-        raise ValueError(
-            f"{name} must have finite rows other than zero, got norm {norm[bad, 0]} in row {bad}"
-        )
-    return (rows / norm).astype(np.float32, copy=False)
+def _unit_pair(x: Array, y: Array, names: tuple[str, str]) -> tuple[Array, Array]:
+    first, second = as_pair(x, y, names, unit=True, minimum=1)
+    check_width(second, first.shape[1], names[1], names[0])
+    return first.astype(np.float32, copy=False), second.astype(np.float32, copy=False)
 
 
 def _check_shape(x: Array, shape: tuple[int, ...], name: str) -> None:
@@ -426,17 +420,7 @@ def _check_shape(x: Array, shape: tuple[int, ...], name: str) -> None:
         raise ValueError(f"{name} must have shape {shape} like the rows it belongs to, got {x.shape}")
 
 
-def _check_inputs(
-    query: Array, positive: Array, stored: Array, fresh: Array, temperature: float, lengths: Sequence[int]
-) -> None:
-    _check_shape(positive, query.shape, "positive")
-    _check_shape(fresh, stored.shape, "fresh")
-    if query.shape[1] != stored.shape[1]:
-        raise ValueError(f"stored must have the dimension {query.shape[1]} of query, got {stored.shape[1]}")
-    if not (np.isfinite(temperature) and temperature > 0):
-        raise ValueError(f"temperature must be a finite number above 0, got {temperature}")
-    rising = np.diff(np.concatenate([[0], np.asarray(lengths, float)]))
-    if not len(rising) or rising.min() <= 0 or lengths[-1] > len(stored):
-        raise ValueError(
-            f"lengths must rise from at least 1 to at most {len(stored)} slots, got {list(lengths)}"
-        )
+def _check_lengths(lengths: Sequence[int], slots: int) -> None:
+    rising = np.diff([0, *lengths])
+    if not len(rising) or rising.min() <= 0 or lengths[-1] > slots:
+        raise ValueError(f"lengths must rise from at least 1 to at most {slots} slots, got {list(lengths)}")

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from moco_core.analysis import staleness
+from moco_core.analysis import checks, staleness
 from moco_core.analysis.staleness import (
     by_age,
+    compare,
     consistent_length,
     drift,
     eviction,
@@ -149,13 +150,13 @@ def test_the_gradient_cosine_is_that_of_the_written_out_gradients(seed, temperat
             reference = infonce_gradient(q, k, fresh[:n], temperature)
             cosines.append(g @ reference / np.linalg.norm(g) / np.linalg.norm(reference))
         expected.append(np.mean(cosines))
-    measured = gradient_cosine(query, positive, stored, fresh, temperature, lengths)
+    measured = gradient_cosine(compare(query, positive, stored, fresh, temperature), lengths)
     assert measured == pytest.approx(expected, abs=1e-3)
 
 
 def test_the_gradient_survives_the_smallest_temperatures():
     query, positive, stored, fresh = scene(3)
-    measured = gradient_cosine(query, positive, stored, fresh, 1e-3, [1, 10, 60])
+    measured = gradient_cosine(compare(query, positive, stored, fresh, 1e-3), [1, 10, 60])
     # At τ → 0 only the hardest negative counts.
     hardest = [[keys[:10][np.argmax(keys[:10] @ q)] for q in query] for keys in (stored, fresh)]
     tangents = [unit((k - positive) - ((k - positive) * query).sum(1)[:, None] * query) for k in hardest]
@@ -164,11 +165,11 @@ def test_the_gradient_survives_the_smallest_temperatures():
 
 def test_a_memory_bound_does_not_change_the_result(monkeypatch):
     query, positive, stored, fresh = scene(4)
-    whole = gradient_cosine(query, positive, stored, fresh, 0.2, [1, 20, 60])
-    whole_error = softmax_error(query, positive, stored, fresh, 0.2, [1, 20, 60])
-    monkeypatch.setattr(staleness, "BLOCK", 100)
-    assert gradient_cosine(query, positive, stored, fresh, 0.2, [1, 20, 60]) == pytest.approx(whole)
-    parts = softmax_error(query, positive, stored, fresh, 0.2, [1, 20, 60])
+    whole = gradient_cosine(compare(query, positive, stored, fresh, 0.2), [1, 20, 60])
+    whole_error = softmax_error(compare(query, positive, stored, fresh, 0.2), [1, 20, 60])
+    monkeypatch.setattr(checks, "BLOCK", 100)
+    assert gradient_cosine(compare(query, positive, stored, fresh, 0.2), [1, 20, 60]) == pytest.approx(whole)
+    parts = softmax_error(compare(query, positive, stored, fresh, 0.2), [1, 20, 60])
     assert parts.kl == pytest.approx(whole_error.kl, rel=1e-4)
     assert parts.weight_share == pytest.approx(whole_error.weight_share, rel=1e-5)
     assert parts.logit_error == pytest.approx(whole_error.logit_error, rel=1e-5)
@@ -176,8 +177,12 @@ def test_a_memory_bound_does_not_change_the_result(monkeypatch):
 
 def test_identical_keys_give_exactly_one_and_exactly_zero():
     query, positive, _, fresh = scene(5)
-    assert gradient_cosine(query, positive, fresh, fresh.copy(), 0.2, [1, 5, 60]).tolist() == [1, 1, 1]
-    error = softmax_error(query, positive, fresh, fresh.copy(), 0.2, [1, 5, 60])
+    assert gradient_cosine(compare(query, positive, fresh, fresh.copy(), 0.2), [1, 5, 60]).tolist() == [
+        1,
+        1,
+        1,
+    ]
+    error = softmax_error(compare(query, positive, fresh, fresh.copy(), 0.2), [1, 5, 60])
     assert error.kl.tolist() == [0, 0, 0]
     assert not error.logit_error.any()
 
@@ -186,12 +191,12 @@ def test_keys_on_the_other_side_of_the_positive_turn_the_gradient_round():
     """On the circle, q at 0° and k⁺ at 10°: a fresh key at 90° pushes q down, a stale one at −90° up."""
     q, positive = np.array([[1.0, 0.0]]), unit(np.array([[1.0, 0.176]]))
     fresh, stored = np.array([[0.0, 1.0]]), np.array([[0.0, -1.0]])
-    assert gradient_cosine(q, positive, stored, fresh, 0.2, [1]) == pytest.approx([-1.0])
+    assert gradient_cosine(compare(q, positive, stored, fresh, 0.2), [1]) == pytest.approx([-1.0])
 
 
 def test_a_collapsed_queue_has_no_gradient():
     here = np.repeat(random_unit(np.random.default_rng(0), 1, 16), 40, 0)
-    assert np.isnan(gradient_cosine(here[:5], here[:5], here, here.copy(), 0.2, [1, 40])).all()
+    assert np.isnan(gradient_cosine(compare(here[:5], here[:5], here, here.copy(), 0.2), [1, 40])).all()
 
 
 # Softmax
@@ -201,7 +206,7 @@ def test_a_collapsed_queue_has_no_gradient():
 @given(st.integers(0, 2**31), st.floats(0.05, 2), st.integers(1, 5))
 def test_kl_logit_error_and_share_are_the_written_out_formulas(seed, temperature, stands_for):
     query, positive, stored, fresh = scene(seed)
-    result = softmax_error(query, positive, stored, fresh, temperature, [4, 60], stands_for)
+    result = softmax_error(compare(query, positive, stored, fresh, temperature), [4, 60], stands_for)
     for n, kl in zip(result.length, result.kl, strict=True):
         expected = []
         for q, k in zip(query, positive, strict=True):
@@ -304,13 +309,15 @@ def test_each_policy_keeps_the_slots_it_says():
     angle = np.linspace(0, 2, 40)
     stored, age = rotate(fresh, angle), np.arange(40)
     shuffled = np.random.default_rng(3).permutation(40)
-    curves = eviction(query, positive, stored[shuffled], fresh[shuffled], age[shuffled], 0.2, [10, 40])
-    newest = gradient_cosine(query, positive, stored, fresh, 0.2, [10, 40])
-    oldest = gradient_cosine(query, positive, stored[::-1], fresh[::-1], 0.2, [10, 40])
+    curves = eviction(
+        compare(query, positive, stored[shuffled], fresh[shuffled], 0.2), age[shuffled], [10, 40]
+    )
+    newest = gradient_cosine(compare(query, positive, stored, fresh, 0.2), [10, 40])
+    oldest = gradient_cosine(compare(query, positive, stored[::-1], fresh[::-1], 0.2), [10, 40])
     assert curves["oldest_first"] == pytest.approx(newest, abs=1e-6)
     assert curves["newest_first"] == pytest.approx(oldest, abs=1e-6)
     steady = np.argsort(drift(stored, fresh))
-    least = gradient_cosine(query, positive, stored[steady], fresh[steady], 0.2, [10, 40])
+    least = gradient_cosine(compare(query, positive, stored[steady], fresh[steady], 0.2), [10, 40])
     assert curves["most_drifted_first"] == pytest.approx(least, abs=1e-6)
     assert {round(float(c[-1]), 5) for c in curves.values()} == {round(float(newest[-1]), 5)}
     assert curves["oldest_first"][0] > curves["random"][0] > curves["newest_first"][0]
@@ -438,10 +445,10 @@ def test_one_slot_and_one_anchor_are_enough():
     [
         ({"temperature": 0.0}, "temperature must be a finite number above 0, got 0.0"),
         ({"filled": 3}, "filled must be at least the 128 slots measured, got 3"),
-        ({"fresh": np.ones((5, 8))}, "fresh must hold 128 rows, one for each age, got 5"),
-        ({"query": np.ones((20, 5))}, "positive must have shape"),
-        ({"stored": np.zeros((128, 8))}, "finite|zero"),
-        ({"fresh": np.full((128, 8), np.nan)}, "finite|NaN"),
+        ({"fresh": np.ones((5, 8))}, r"fresh must have as many rows as stored \(128\), got 5"),
+        ({"query": np.ones((20, 5))}, "positive must have rows as long as those of query"),
+        ({"stored": np.zeros((128, 8))}, "stored is zero in row 0"),
+        ({"fresh": np.full((128, 8), np.nan)}, "fresh is not finite in row 0"),
         ({"slot": np.arange(3)}, "slot must hold 128 rows"),
         ({"age": np.zeros(0, int)}, "at least 1 slot"),
     ],
