@@ -1,0 +1,80 @@
+"""Thumbnails with captions. Names come from outside: they are escaped here, and nowhere can they be markup."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from moco_core.dashboard.text import plain_html
+from moco_core.runs import EvalSet
+
+SIDE = 72  # pixels on screen
+LOSSLESS = 32  # up to this side thumbnails are sent as PNG, beyond as JPEG
+
+
+@dataclass(frozen=True)
+class Card:
+    """One image with what is said about it."""
+
+    image: np.ndarray  # H×W×C uint8, C 1 or 3
+    title: str
+    detail: str = ""
+    mark: str = ""  # colour of its frame; none when empty
+
+
+def card(images: EvalSet, row: int, detail: str = "", mark: str = "") -> Card:
+    """The card of one evaluation image: its class and sample id, then `detail`."""
+    title = f"{images.name_of(int(images.labels[row]))} #{int(images.sample_ids[row])}"
+    return Card(images.thumbnails[row], title, detail, mark)
+
+
+def gallery(cards: Sequence[Card], side: int = SIDE) -> None:
+    """Cards one after another, wrapping to the page's width."""
+    st.html(gallery_html([cards], side))
+
+
+def rows(groups: Sequence[Sequence[Card]], side: int = SIDE) -> None:
+    """One line a group, its first card (the sample in question) set apart from the others (its neighbours)."""
+    st.html(gallery_html(groups, side, apart=True))
+
+
+def gallery_html(groups: Sequence[Sequence[Card]], side: int = SIDE, *, apart: bool = False) -> str:
+    """The HTML of one or more lines of cards."""
+    lines = ""
+    for cards in groups:
+        figures = [_figure(card, side) for card in cards]
+        if apart and len(figures) > 1:
+            figures.insert(1, '<span style="align-self:center;opacity:.5">→</span>')
+        lines += (
+            f'<div style="display:flex;flex-wrap:wrap;gap:10px;margin-bottom:10px">{"".join(figures)}</div>'
+        )
+    return f'<div class="gallery">{lines}</div>'
+
+
+def data_uri(image: np.ndarray) -> str:
+    """An image (H×W×C uint8) as a data URI."""
+    from PIL import Image
+
+    picture = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image[..., :3])
+    buffer = io.BytesIO()
+    kind = "png" if max(picture.size) <= LOSSLESS else "jpeg"
+    picture.save(buffer, kind, **({} if kind == "png" else {"quality": 85}))
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def _figure(card: Card, side: int) -> str:
+    title, detail = plain_html(card.title), plain_html(card.detail)
+    frame = f"outline:3px solid {card.mark};" if card.mark else ""
+    alt = title.replace('"', "&quot;")
+    return (
+        f'<figure style="margin:0;width:{side}px" title="{alt}">'
+        f'<img src="{data_uri(card.image)}" alt="{alt}" width="{side}" height="{side}" '
+        f'style="display:block;image-rendering:pixelated;object-fit:contain;border-radius:4px;{frame}">'
+        f'<figcaption style="font-size:11px;line-height:1.3;margin-top:4px;overflow-wrap:anywhere">'
+        f'{title}<br><span style="opacity:.7">{detail}</span></figcaption></figure>'
+    )

@@ -1,0 +1,150 @@
+"""What pages read from runs, read once.
+
+Every cache is keyed on where the data lie and on their checksum, never on arrays. What is handed out is
+shared between pages and sessions, hence read-only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from moco_core.analysis.neighbors import TEMPERATURE, K, knn_predict, nearest
+from moco_core.runs import Checkpoint, EvalSet, QueueSnapshot, Run, RunError
+from moco_core.runs.schema import HISTORY_FILE
+
+Array = np.ndarray
+
+LAYERS = {"query": "query embeddings", "key": "key embeddings", "features": "backbone features"}
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """One step's view of the evaluation images; None where a run (an imported one, say) has no such array."""
+
+    query: Array  # N×D
+    key: Array | None  # N×D
+    second_view: Array | None  # N×D
+    features: Array | None  # N×F
+
+    def layer(self, name: str) -> Array:
+        """The array of one of `LAYERS`; `RunError` when this run lacks it."""
+        if name not in LAYERS:
+            raise ValueError(f"layer must be one of {', '.join(LAYERS)}; got {name!r}")
+        array: Array | None = getattr(self, name)
+        if array is None:
+            raise RunError(f"this run has no {LAYERS[name]}")
+        return array
+
+
+def embeddings(run: Run, checkpoint: Checkpoint) -> Embeddings:
+    """The arrays of one step, one row an evaluation image; `RunError` when they can't be read."""
+    return _embeddings(*_place(checkpoint), _run=run, _checkpoint=checkpoint)
+
+
+def eval_set(run: Run) -> EvalSet:
+    """The evaluation images of a run; `RunError` when they can't be read."""
+    return _eval_set(str(run.path), str(run.info.get("eval_set_sha256")), _run=run)
+
+
+def queue(checkpoint: Checkpoint) -> QueueSnapshot | None:
+    """The queue at one step, oldest first; None for a method without one."""
+    return _queue(*_place(checkpoint), _checkpoint=checkpoint) if checkpoint.has_queue else None
+
+
+def drift(checkpoint: Checkpoint) -> dict[str, Array]:
+    """The staleness measured at one step; empty when none was measured."""
+    return _drift(*_place(checkpoint), _checkpoint=checkpoint)
+
+
+def history(run: Run) -> dict[str, Array]:
+    """The logged quantities of a run, equally long arrays."""
+    try:
+        stat = (run.path / HISTORY_FILE).stat()
+        version = f"{stat.st_size} {stat.st_mtime_ns}"
+    except OSError:
+        version = ""
+    return _history(str(run.path), version, _run=run)
+
+
+def neighbours(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> tuple[Array, Array]:
+    """Indices and cosines (N×k) of each evaluation image's nearest, itself left out; k is at most N − 1."""
+    return _neighbours(*_place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
+
+
+def votes(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> Array:
+    """The class that the k nearest other evaluation images vote for, N; ValueError when no label is known."""
+    return _votes(*_place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
+
+
+def _place(checkpoint: Checkpoint) -> tuple[str, int, str]:
+    return str(checkpoint.path.parent), checkpoint.step, checkpoint.checksum
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _embeddings(folder: str, step: int, checksum: str, _run: Run, _checkpoint: Checkpoint) -> Embeddings:
+    query = _checkpoint.query  # raises if the file as a whole can't be read
+    images = len(eval_set(_run))
+    if len(query) != images:
+        raise RunError(f"step {step} of {_run.id} has {len(query)} embeddings for {images} images")
+    others = (_optional(_checkpoint, name) for name in ("key", "second_view", "features"))
+    return Embeddings(_frozen(query), *others)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _eval_set(folder: str, checksum: str, _run: Run) -> EvalSet:
+    found = _run.eval_set
+    for array in (found.thumbnails, found.labels, found.sample_ids):
+        _frozen(array)
+    return found
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _queue(folder: str, step: int, checksum: str, _checkpoint: Checkpoint) -> QueueSnapshot:
+    found = _checkpoint.queue
+    for array in (found.keys, found.written_steps, found.sample_ids, found.labels):
+        _frozen(array)
+    return found
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _drift(folder: str, step: int, checksum: str, _checkpoint: Checkpoint) -> dict[str, Array]:
+    return {name: _frozen(array) for name, array in _checkpoint.drift.items()}
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _history(folder: str, version: str, _run: Run) -> dict[str, Array]:
+    return {name: _frozen(array) for name, array in _run.history().items()}
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _neighbours(
+    folder: str, step: int, checksum: str, k: int, layer: str, _run: Run, _checkpoint: Checkpoint
+) -> tuple[Array, Array]:
+    rows = embeddings(_run, _checkpoint).layer(layer)
+    indices, cosines = nearest(rows, min(k, max(len(rows) - 1, 1)))
+    return _frozen(indices), _frozen(cosines)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _votes(
+    folder: str, step: int, checksum: str, k: int, layer: str, _run: Run, _checkpoint: Checkpoint
+) -> Array:
+    labels = eval_set(_run).labels
+    most = int((labels >= 0).sum()) - 1
+    rows = embeddings(_run, _checkpoint).layer(layer)
+    return _frozen(knn_predict(rows, labels, k=min(k, max(most, 1)), temperature=TEMPERATURE))
+
+
+def _optional(checkpoint: Checkpoint, name: str) -> Array | None:
+    try:
+        return _frozen(getattr(checkpoint, name))
+    except RunError:
+        return None
+
+
+def _frozen(array: Array) -> Array:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,110 @@
+"""Pieces that every page is made of: a chart with its sentence and its downloads, guides, plain refusals."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from moco_core.dashboard.text import plain
+
+Table: TypeAlias = "pd.DataFrame | Callable[[], pd.DataFrame]"
+
+
+def chart(
+    figure: go.Figure,
+    caption: str,
+    data: Table,
+    key: str,
+    *,
+    on_select: Literal["ignore", "rerun"] = "ignore",
+    selection_mode: tuple[Literal["points", "box", "lasso"], ...] = ("points",),
+) -> Any:
+    """A sentence (Markdown) that says what the chart shows and how to read it, the chart, its downloads.
+
+    `data` is what is drawn, or a function that makes it once someone downloads it. With `on_select="rerun"`
+    the page runs again when bars or points are chosen, and the event is returned as `st.plotly_chart` does.
+    """
+    st.caption(caption)
+    event = st.plotly_chart(
+        figure,
+        key=key,
+        theme="streamlit",
+        on_select=on_select,
+        selection_mode=selection_mode,
+        config={"displaylogo": False, "toImageButtonOptions": {"filename": file_name(key), "scale": 2}},
+        alt=re.sub(r"[*_`\\]", "", caption),
+    )
+    downloads(key, data, figure)
+    return event
+
+
+def downloads(key: str, data: Table, figure: go.Figure | Callable[[], go.Figure] | None = None) -> None:
+    """Buttons for the data as CSV and Parquet and the figure as one HTML file that needs no network.
+
+    Nothing is written before a button is pressed.
+    """
+    name = file_name(key)
+
+    def table() -> pd.DataFrame:
+        return data() if callable(data) else data
+
+    files: list[tuple[str, Callable[[], str | bytes], str, str]] = [
+        ("CSV", lambda: table().to_csv(index=False), "csv", "text/csv"),
+        ("Parquet", lambda: _parquet(table()), "parquet", "application/vnd.apache.parquet"),
+    ]
+    if figure is not None:
+        made = figure
+        files.append(("HTML", lambda: _page(made() if callable(made) else made), "html", "text/html"))
+    with st.container(horizontal=True, horizontal_alignment="right", gap="small"):
+        for label, make, suffix, mime in files:
+            st.download_button(
+                label,
+                make,
+                f"{name}.{suffix}",
+                mime,
+                key=f"{key}_{suffix}",
+                on_click="ignore",
+                type="tertiary",
+                icon=":material/download:",
+                help="The figure, to open in any browser."
+                if suffix == "html"
+                else "What is drawn, as a table.",
+            )
+
+
+def nothing(sentence: str) -> None:
+    """What stands where a chart would, when there is nothing to show: why, and what to do."""
+    st.info(sentence, icon=":material/visibility_off:")
+
+
+def guide(text: str, citation: str) -> None:
+    """How to read this page: the sentence a student needs and the citation a researcher needs."""
+    with st.expander("How to read this", icon=":material/menu_book:"):
+        st.markdown(text)
+        st.caption(citation)
+
+
+def problem(error: ValueError, what: str = "This can't be shown") -> None:
+    """An error's own sentence, behind what it prevents; never a traceback."""
+    st.error(f"{what}: {plain(str(error))}", icon=":material/error:")
+
+
+def file_name(key: str) -> str:
+    """A file name from a widget key."""
+    return "moco-lens-" + (re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-") or "chart")
+
+
+def _page(figure: go.Figure) -> str:
+    return figure.to_html(include_plotlyjs=True, config={"displaylogo": False})
+
+
+def _parquet(table: pd.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.to_parquet(buffer, index=False)
+    return buffer.getvalue()
