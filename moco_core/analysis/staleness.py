@@ -41,10 +41,18 @@ class Comparison:
     stale: Array  # M×D, in the order in which slots are added
     fresh: Array  # M×D
     temperature: float
+    weight: Array  # M, slots of the queue that each measured one stands for
 
     def reordered(self, slots: Array) -> Comparison:
         """The same anchors against `slots`, in that order."""
-        return replace(self, stale=self.stale[slots], fresh=self.fresh[slots])
+        return replace(self, stale=self.stale[slots], fresh=self.fresh[slots], weight=self.weight[slots])
+
+    def logits(self, anchors: slice, keys: Array) -> Array:
+        """q·k/τ of some anchors with `keys` (stale or fresh), plus the log of the weight of each slot."""
+        logits = (self.query[anchors] / np.float32(self.temperature)) @ keys.T
+        if (self.weight != 1).any():
+            logits += np.log(self.weight).astype(np.float32)
+        return logits
 
     def thinned(self, anchors: int) -> Comparison:
         """At most so many anchors, evenly chosen."""
@@ -70,7 +78,7 @@ class SoftmaxError:
     length: Array  # L, slots counted from the newest
     kl: Array  # L, KL(softmax stale ‖ softmax fresh) in nats, positive included
     logit_error: Array  # M, |q·(stored − fresh)|/τ
-    weight_share: Array  # M, share of the stale softmax over the negatives; sums to 1
+    weight_share: Array  # M, share of the stale softmax over the negatives (all it stands for); sums to 1
 
 
 @dataclass(frozen=True)
@@ -129,15 +137,27 @@ def by_age(age: Array, values: Array, most: int = 200) -> AgeProfile:
     return AgeProfile(means[0], means[1], bands[:, 0], bands[:, 1], count)
 
 
-def compare(query: Array, positive: Array, stored: Array, fresh: Array, temperature: float) -> Comparison:
+def compare(
+    query: Array,
+    positive: Array,
+    stored: Array,
+    fresh: Array,
+    temperature: float,
+    weight: Array | None = None,
+) -> Comparison:
     """Checks and normalises queries and positives (A×D each), stored and fresh keys (M×D each), and τ.
 
-    Raises ValueError for rows without a direction, for unequal shapes and for τ ≤ 0.
+    `weight` (M) says how many slots of the queue each measured one stands for; 1 by default.
+    Raises ValueError for rows without a direction, for unequal shapes and for τ or weights ≤ 0.
     """
     q, positive_key = _unit_pair(query, positive, ("query", "positive"))
     stale, now = _unit_pair(stored, fresh, ("stored", "fresh"))
     check_width(stale, q.shape[1], "stored", "query")
-    return Comparison(q, positive_key, stale, now, as_positive(temperature, "temperature"))
+    weight = np.ones(len(stale)) if weight is None else np.asarray(weight, np.float64)
+    _check_shape(weight, (len(stale),), "weight")
+    if not weight.min() > 0:
+        raise ValueError(f"weight must be above 0 for every slot, got {weight.min()}")
+    return Comparison(q, positive_key, stale, now, as_positive(temperature, "temperature"), weight)
 
 
 def gradient_cosine(comparison: Comparison, lengths: Sequence[int]) -> Array:
@@ -147,12 +167,12 @@ def gradient_cosine(comparison: Comparison, lengths: Sequence[int]) -> Array:
     lost in rounding (all keys in one place) has no direction and is left out; NaN when none has one.
     """
     _check_lengths(lengths, len(comparison.stale))
-    q, positive, temperature = comparison.query, comparison.positive, comparison.temperature
+    q, positive = comparison.query, comparison.positive
     total, count = np.zeros(len(lengths)), np.zeros(len(lengths))
     for rows in blocks(len(q), len(comparison.stale)):
         anchors, towards = q[rows].astype(np.float64), positive[rows].astype(np.float64)
         means = [
-            _mean_negatives(q[rows], keys, temperature, lengths)
+            _mean_negatives(comparison.logits(rows, keys), keys, lengths)
             for keys in (comparison.stale, comparison.fresh)
         ]
         for i, (stale_mean, fresh_mean) in enumerate(zip(*means, strict=True)):
@@ -164,20 +184,17 @@ def gradient_cosine(comparison: Comparison, lengths: Sequence[int]) -> Array:
     return np.divide(total, count, out=np.full(len(lengths), np.nan), where=count > 0)
 
 
-def softmax_error(comparison: Comparison, lengths: Sequence[int], stands_for: float = 1.0) -> SoftmaxError:
+def softmax_error(comparison: Comparison, lengths: Sequence[int]) -> SoftmaxError:
     """Logit error and softmax weight of every slot, and the KL divergence for the first n slots.
 
-    `lengths` as in `gradient_cosine`. Each measured slot stands for `stands_for` slots of the queue, which
-    matters to the weight of the positive and so to the KL.
+    `lengths` as in `gradient_cosine`.
     """
     _check_lengths(lengths, len(comparison.stale))
     q, positive, temperature = comparison.query, comparison.positive, comparison.temperature
     slots = len(comparison.stale)
-    log_stride = np.log(stands_for)
     kl, error, share = np.zeros(len(lengths)), np.zeros(slots), np.zeros(slots)
     for rows in blocks(len(q), slots):
-        s = _logits(q[rows], comparison.stale, temperature)
-        f = _logits(q[rows], comparison.fresh, temperature)
+        s, f = comparison.logits(rows, comparison.stale), comparison.logits(rows, comparison.fresh)
         positive_logit = (q[rows] * positive[rows]).sum(1, dtype=np.float64) / temperature
         difference = s - f
         error += np.abs(difference).sum(0, dtype=np.float64)
@@ -186,9 +203,9 @@ def softmax_error(comparison: Comparison, lengths: Sequence[int], stands_for: fl
         for i, ((stretch, weight, rescale, total, top), (*_, total_fresh, top_fresh)) in enumerate(walks):
             moved = moved * rescale + (weight * difference[:, stretch]).sum(1, dtype=np.float64)
             log_z = top + np.log(total)
-            log_all = np.logaddexp(positive_logit, log_z + log_stride)
-            log_all_fresh = np.logaddexp(positive_logit, top_fresh + np.log(total_fresh) + log_stride)
-            negatives = np.exp(log_z + log_stride - log_all)  # 1 − p⁺
+            log_all = np.logaddexp(positive_logit, log_z)
+            log_all_fresh = np.logaddexp(positive_logit, top_fresh + np.log(total_fresh))
+            negatives = np.exp(log_z - log_all)  # 1 − p⁺
             kl[i] += (negatives * moved / total - log_all + log_all_fresh).sum()
         share += np.exp(s - log_z.astype(np.float32)[:, None]).sum(0, dtype=np.float64)
     kl = np.maximum(kl / len(q), 0)  # rounding may leave −1e−9
@@ -232,7 +249,7 @@ def rank_correlation(age: Array, values: Array, draws: int = 500, seed: int = 0)
 
 
 def eviction(comparison: Comparison, age: Array, kept: Sequence[int], seed: int = 0) -> dict[str, Array]:
-    """The counterfactual: gradient cosine if `kept` (L) slots were left, by which slots had been evicted.
+    """The counterfactual: gradient cosine if `kept` slots (L numbers) were left, by what had been evicted.
 
     Policies as in `EVICTIONS`: oldest first (the queue as it is), newest first, at random, most drifted
     first. The reference is always the gradient with the fresh keys of *the same kept slots*, so the curves
@@ -246,9 +263,35 @@ def eviction(comparison: Comparison, age: Array, kept: Sequence[int], seed: int 
         np.argsort(_drift(comparison.stale, comparison.fresh), kind="stable"),
     )
     return {
-        name: gradient_cosine(comparison.reordered(order), kept)
-        for name, order in zip(EVICTIONS, policies, strict=True)
+        name: _at(kept, comparison.reordered(order)) for name, order in zip(EVICTIONS, policies, strict=True)
     }
+
+
+def _at(kept: Sequence[int], comparison: Comparison) -> Array:
+    """Gradient cosine once the slots added stand for at least `kept` slots of the queue."""
+    stands_for = np.cumsum(comparison.weight)
+    counts = np.minimum(np.searchsorted(stands_for, np.asarray(kept) - 0.5) + 1, len(stands_for))
+    distinct, back = np.unique(counts, return_inverse=True)
+    return gradient_cosine(comparison, distinct.tolist())[back]
+
+
+def stands_for(slot: Array, age: Array, filled: int) -> Array:
+    """How many slots of the queue each measured slot stands for (M), when only some batches were measured.
+
+    `slot` is the position among the `filled` slots, 0 the oldest. The slots of one age share all that lies
+    between them and the next newer age measured. Unmeasured keys thus count as stale as the next *older*
+    measured ones: sampling can make a queue look staler than it is, never fresher.
+    Raises ValueError when positions and ages contradict each other.
+    """
+    ages, group, count = np.unique(age, return_inverse=True, return_counts=True)
+    oldest = np.full(len(ages), filled)
+    np.minimum.at(oldest, group, slot)
+    share = np.diff(filled - oldest, prepend=0) / count  # slots at least as new as each age, apportioned
+    if oldest[-1] < 0 or share.min() < 1:
+        raise ValueError(
+            f"slot must give each key's position, 0 the oldest of {filled}, falling as age rises"
+        )
+    return share[group]
 
 
 def length_grid(slots: int, points: int) -> Array:
@@ -278,15 +321,15 @@ def measure(
         fresh       M×D  the identical views encoded by the current key encoder
         query_view  M×D  the identical views encoded by the current query encoder
         age         M    steps since each slot was written
-        slot        M    its row in queue.safetensors
+        slot        M    its position in the queue, 0 the oldest
         sample_ids  M    optional: pairs of one sample are then left out of the spread
     and for A anchors, encoded now: query A×D, positive A×D (the key of the other view). `temperature` is τ,
-    `filled` the number of filled slots of the queue. With M < filled the measured slots must be spread
-    evenly over age: each stands for filled/M slots, and lengths are given in slots of the queue.
+    `filled` the number of filled slots of the queue. With M < filled each measured slot stands for several
+    (see `stands_for`), and lengths are in slots of the queue.
     `control` is a pair of n×D arrays: a batch encoded twice by the current key encoder.
 
     Returns, all sorted newest first:
-        slot, age, cosine_key, cosine_query, logit_error, weight_share      M
+        slot, age, cosine_key, cosine_query, logit_error, weight_share, stands_for     M
         length, gradient_cosine, kl                                         L, newest keys first
         kept, evict_oldest_first, evict_newest_first, evict_random, evict_most_drifted_first   E
     and scalars: k_star, spread, filled, temperature, anchors, rank_correlation, rank_low, rank_high,
@@ -300,24 +343,26 @@ def measure(
         raise ValueError("stored must hold at least 1 slot, got 0")
     if filled < len(order):
         raise ValueError(f"filled must be at least the {len(order)} slots measured, got {filled}")
-    comparison = compare(query, positive, stored, fresh, temperature)
     _, lag = _unit_pair(stored, query_view, ("stored", "query_view"))
     columns = {"stored": stored, "slot": slot, "sample_ids": sample_ids}
     for name, column in columns.items():
         if column is not None and len(column) != len(order):
             raise ValueError(f"{name} must hold {len(order)} rows, one for each age, got {len(column)}")
-    comparison, age, slot = comparison.reordered(order), age[order], np.asarray(slot)[order]
+    slot = np.asarray(slot)
+    weight = stands_for(slot, age, filled)
+    comparison = compare(query, positive, stored, fresh, temperature, weight).reordered(order)
+    age, slot = age[order], slot[order]
     ids = None if sample_ids is None else np.asarray(sample_ids)[order]
 
     key_drift = _drift(comparison.stale, comparison.fresh)
     query_drift = _drift(comparison.stale, lag[order])
-    stands_for = filled / len(order)
-    counts, kept = length_grid(len(order), 48), length_grid(len(order), 16)
+    length = np.rint(np.cumsum(comparison.weight)).astype(np.int64)
+    counts, kept = length_grid(len(order), 48), length_grid(int(length[-1]), 16)
     cosine = gradient_cosine(comparison, counts.tolist())
-    error = softmax_error(comparison, counts.tolist(), stands_for)
+    error = softmax_error(comparison, counts.tolist())
     counterfactual = eviction(comparison.thinned(EVICTION_ANCHORS), age, kept.tolist(), seed)
     rho = rank_correlation(age, key_drift, seed=seed)
-    length = np.rint(counts * stands_for).astype(np.int64)
+    length = length[counts - 1]
     scalars = {
         "k_star": consistent_length(length, cosine),
         "spread": spread(comparison.fresh, ids),
@@ -337,10 +382,11 @@ def measure(
         "cosine_query": 1 - query_drift,
         "logit_error": error.logit_error.astype(np.float32),
         "weight_share": error.weight_share.astype(np.float32),
+        "stands_for": comparison.weight.astype(np.float32),
         "length": length,
         "gradient_cosine": cosine,
         "kl": error.kl,
-        "kept": np.rint(kept * stands_for).astype(np.int64),
+        "kept": kept,
         **{f"evict_{name}": curve for name, curve in counterfactual.items()},
         **{name: np.array(value) for name, value in scalars.items()},
     }
@@ -365,10 +411,10 @@ def _prefix_softmax(
         top, start = higher, stop
 
 
-def _mean_negatives(query: Array, keys: Array, temperature: float, lengths: Sequence[int]) -> Iterator[Array]:
+def _mean_negatives(logits: Array, keys: Array, lengths: Sequence[int]) -> Iterator[Array]:
     """k̄, A×D: the mean of the first n keys under the softmax of their logits, for each length n."""
-    weighted = np.zeros(query.shape)
-    for stretch, weight, rescale, total, _ in _prefix_softmax(_logits(query, keys, temperature), lengths):
+    weighted = np.zeros((len(logits), keys.shape[1]))
+    for stretch, weight, rescale, total, _ in _prefix_softmax(logits, lengths):
         weighted = weighted * rescale[:, None] + weight @ keys[stretch]
         yield weighted / total[:, None]
 
@@ -387,10 +433,6 @@ def _drift(x: Array, y: Array) -> Array:
         for i in range(0, len(x), 8192)
     ]
     return np.concatenate(parts)
-
-
-def _logits(query: Array, keys: Array, temperature: float) -> Array:
-    return (query / np.float32(temperature)) @ keys.T
 
 
 def _ranks(values: Array) -> Array:

@@ -21,6 +21,7 @@ from moco_core.analysis.staleness import (
     rank_correlation,
     softmax_error,
     spread,
+    stands_for,
 )
 
 
@@ -204,14 +205,15 @@ def test_a_collapsed_queue_has_no_gradient():
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**31), st.floats(0.05, 2), st.integers(1, 5))
-def test_kl_logit_error_and_share_are_the_written_out_formulas(seed, temperature, stands_for):
+def test_kl_logit_error_and_share_are_the_written_out_formulas(seed, temperature, copies):
     query, positive, stored, fresh = scene(seed)
-    result = softmax_error(compare(query, positive, stored, fresh, temperature), [4, 60], stands_for)
+    weight = np.full(60, copies)
+    result = softmax_error(compare(query, positive, stored, fresh, temperature, weight), [4, 60])
     for n, kl in zip(result.length, result.kl, strict=True):
         expected = []
         for q, k in zip(query, positive, strict=True):
             stale, now = (
-                np.concatenate([[k @ q], np.repeat(keys[:n] @ q, stands_for)]) / temperature
+                np.concatenate([[k @ q], np.repeat(keys[:n] @ q, copies)]) / temperature
                 for keys in (stored, fresh)
             )
             log_p, log_r = stale - np.log(np.exp(stale).sum()), now - np.log(np.exp(now).sum())
@@ -387,16 +389,63 @@ def test_a_faster_encoder_has_a_less_consistent_queue():
     assert slow["kl"][-1] < middle["kl"][-1] < fast["kl"][-1]
 
 
-def test_sampled_slots_stand_for_the_whole_queue():
-    inputs = queue_turned_by_age(0.1)
+def sampled(inputs, keep):
+    """`inputs` with only the slots that the mask `keep` names measured."""
     per_slot = ("stored", "fresh", "query_view", "age", "slot")
-    half = inputs | {name: inputs[name][::2] for name in per_slot}
-    sampled, full = measure(**half), measure(**inputs)
-    assert sampled["length"][-1] == full["length"][-1] == 128
-    assert len(sampled["age"]) == 64
-    assert int(sampled["k_star"]) == pytest.approx(int(full["k_star"]), rel=0.4)
-    assert sampled["kl"][-1] == pytest.approx(full["kl"][-1], rel=0.5)
-    assert sampled["gradient_cosine"][-1] == pytest.approx(full["gradient_cosine"][-1], abs=0.05)
+    return inputs | {name: inputs[name][keep] for name in per_slot}
+
+
+def test_every_other_batch_stands_for_the_whole_queue():
+    inputs = queue_turned_by_age(0.1)
+    part = measure(
+        **sampled(inputs, inputs["age"] % 2 == 1)
+    )  # ages 1, 3, 5, 7, each for itself and a newer one
+    assert part["length"][-1] == 128
+    assert part["stands_for"].tolist() == [2] * 64
+    # The same as a queue in which every unmeasured batch is as stale as the next older one.
+    older = inputs["age"] // 2 * 2 + 1
+    doubled = inputs | {"stored": rotate(inputs["fresh"], -0.1 * older)}
+    whole = measure(**doubled)
+    assert part["kl"][-1] == pytest.approx(whole["kl"][-1], rel=0.25)
+    assert part["gradient_cosine"][-1] == pytest.approx(whole["gradient_cosine"][-1], abs=0.02)
+    assert part["weight_share"].sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_newest_and_oldest_alone_never_make_a_queue_look_fresher():
+    """With two batches of eight measured, K* must not count unmeasured keys as fresh."""
+    inputs = queue_turned_by_age(0.5)
+    part = measure(**sampled(inputs, (inputs["age"] == 0) | (inputs["age"] == 7)))
+    whole = measure(**inputs)
+    assert part["stands_for"].tolist() == [1] * 16 + [7] * 16
+    assert part["length"].tolist()[-1] == 128
+    assert part["k_star"] <= whole["k_star"]
+    assert part["gradient_cosine"][-1] < whole["gradient_cosine"][-1]
+    assert part["kept"][-1] == 128
+    finals = [part[f"evict_{policy}"][-1] for policy in staleness.EVICTIONS]
+    assert finals == pytest.approx([finals[0]] * 4, abs=1e-6)
+
+
+@given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 30), st.integers(0, 2**31))
+def test_all_slots_down_to_the_oldest_measured_are_stood_for(steps, batch, newer, seed):
+    age = np.repeat(np.arange(steps), batch)
+    slot = np.arange(len(age))[::-1]
+    rng = np.random.default_rng(seed)
+    keep = np.isin(age, rng.choice(steps, rng.integers(1, steps + 1), replace=False))
+    weight = stands_for(slot[keep], age[keep], len(age) + newer)
+    assert weight.min() >= 1
+    assert weight.sum() == pytest.approx(len(age) + newer - slot[keep].min())
+    if not newer and keep.all():
+        assert (weight == 1).all()
+
+
+def test_weights_are_copies():
+    """A slot that stands for three counts as three equal slots."""
+    query, positive, stored, fresh = scene(9, slots=20)
+    copies = np.tile([1, 3], 10)
+    some = compare(query, positive, stored, fresh, 0.2, copies)
+    repeated = compare(query, positive, np.repeat(stored, copies, 0), np.repeat(fresh, copies, 0), 0.2)
+    assert gradient_cosine(some, [4, 20]) == pytest.approx(gradient_cosine(repeated, [8, 40]), abs=1e-6)
+    assert softmax_error(some, [20]).kl == pytest.approx(softmax_error(repeated, [40]).kl, rel=1e-4)
 
 
 @pytest.mark.parametrize("dim", [2, 3])
@@ -409,7 +458,7 @@ def test_the_circle_and_the_sphere_can_be_measured(dim):
         fresh=fresh,
         query_view=fresh,
         age=np.arange(64) // 8,
-        slot=np.arange(64),
+        slot=np.arange(64)[::-1],
         query=query,
         positive=unit(query + 0.3 * rng.normal(size=query.shape)),
         temperature=0.2,
@@ -434,7 +483,7 @@ def test_a_collapsed_run_is_measured_without_dividing_by_zero():
 def test_one_slot_and_one_anchor_are_enough():
     inputs = queue_turned_by_age(0.1)
     for name in ("stored", "fresh", "query_view", "age", "slot", "query", "positive"):
-        inputs[name] = inputs[name][-1:]
+        inputs[name] = inputs[name][-1:]  # the oldest, in position 0
     result = measure(**inputs | {"filled": 1})
     assert result["length"].tolist() == [1]
     assert math.isnan(result["spread"])
@@ -450,6 +499,7 @@ def test_one_slot_and_one_anchor_are_enough():
         ({"stored": np.zeros((128, 8))}, "stored is zero in row 0"),
         ({"fresh": np.full((128, 8), np.nan)}, "fresh is not finite in row 0"),
         ({"slot": np.arange(3)}, "slot must hold 128 rows"),
+        ({"slot": np.arange(128)}, "slot must give each key's position, 0 the oldest of 128"),
         ({"age": np.zeros(0, int)}, "at least 1 slot"),
     ],
 )
