@@ -1,0 +1,191 @@
+"""The staleness of runs as pages ask for it: every snapshot of a run, the ones nearest to a step, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from moco_core.dashboard import loaders
+from moco_core.dashboard.drift import Drift, DriftError, read_drift
+from moco_core.runs import Checkpoint, QueueSnapshot, Run, RunError
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the queue page shows at one step of a run, with the nearest measurements of others."""
+
+    own: Drift | None  # at the step looked at
+    drifts: list[Drift]  # own first, then one of each other run
+    series: list[list[Drift]]  # every measured snapshot of each run
+    queue: QueueSnapshot | None
+    problems: list[str]  # what could not be read, a sentence each
+
+    @property
+    def size(self) -> int:
+        """K, or the filled slots where the queue itself can't be read."""
+        return self.queue.size if self.queue else self.own.filled if self.own else 0
+
+
+def gather(run: Run, checkpoint: Checkpoint, others: Sequence[Run]) -> Shown:
+    """The measurements of `run` at a checkpoint, and of `others` at the nearest step up to it."""
+    runs = [run, *(other for other in others if other.id != run.id)]
+    series, problems = [], []
+    for one, name in zip(runs, names(runs), strict=True):
+        found, sentences = measured(one, name)
+        series.append(found)
+        problems += sentences
+    queue = None
+    try:
+        queue = loaders.queue(checkpoint)
+    except RunError as error:
+        problems.append(str(error))
+    own = next((drift for drift in series[0] if drift.step == checkpoint.step), None)
+    near = [own, *(at_step(found, checkpoint.step) for found in series[1:])]
+    return Shown(own, [drift for drift in near if drift is not None], series, queue, problems)
+
+
+def measured(run: Run, name: str) -> tuple[list[Drift], list[str]]:
+    """Every measured snapshot of a run in step order, and a sentence for each that can't be read."""
+    found, problems = [], []
+    for checkpoint in run.steps:
+        try:
+            drift = read_drift(loaders.drift(checkpoint), name, checkpoint.step)
+        except (RunError, DriftError) as error:
+            problems.append(f"step {checkpoint.step} of {name}: {error}")
+            continue
+        if drift is not None:
+            found.append(drift)
+    return found, problems
+
+
+def names(runs: Sequence[Run]) -> list[str]:
+    """What to call each run in a chart: its name, with the id behind it where names repeat."""
+    plain = [run.name for run in runs]
+    return [n if plain.count(n) == 1 else f"{n} · {run.id}" for n, run in zip(plain, runs, strict=True)]
+
+
+def at_step(drifts: Sequence[Drift], step: int) -> Drift | None:
+    """The newest measurement up to `step`, else the first one after it; None when there is none."""
+    earlier = [drift for drift in drifts if drift.step <= step]
+    return earlier[-1] if earlier else next(iter(drifts), None)
+
+
+def why_not_measured(checkpoint: Checkpoint, queue: QueueSnapshot | None) -> str:
+    """Why a snapshot has no staleness to show."""
+    if not checkpoint.has_queue:
+        return (
+            "This run keeps no keys from earlier steps, so nothing can go stale: in-batch training takes its "
+            "negatives from the batch at hand, and imported vectors come without a queue."
+        )
+    if queue is None:
+        return "The queue of this step can't be read, and no staleness with it."
+    if not queue.filled:
+        return f"The queue is still empty at step {checkpoint.step}: choose a later snapshot."
+    return (
+        f"The queue holds {queue.filled:,} keys here, but their staleness was not measured. Runs measure it "
+        "unless `--drift-share` is 0."
+    )
+
+
+def label_names(run: Run, queue: QueueSnapshot) -> dict[int, str]:
+    """The classes that the queue's slots have, by label; empty for unlabelled images."""
+    labels = np.unique(queue.labels[queue.labels >= 0]).tolist()
+    try:
+        eval_set = loaders.eval_set(run)
+    except RunError:
+        return {label: str(label) for label in labels}
+    return {label: eval_set.name_of(label) if eval_set.class_names else str(label) for label in labels}
+
+
+def steps_table(series: Iterable[Sequence[Drift]]) -> pd.DataFrame:
+    """One row a measured snapshot of each run."""
+    return summary_table(drift for drifts in series for drift in drifts)
+
+
+def slot_table(drifts: Iterable[Drift]) -> pd.DataFrame:
+    """One row a measured slot, newest first."""
+    return _stacked(
+        drifts,
+        lambda d: {
+            "slot": d.slot,
+            "age": d.age.astype(np.int64),
+            "drift": d.drift,
+            "drift_over_spread": d.relative,
+            "query_key_lag": d.lag,
+            "logit_error": d.logit_error,
+            "weight_share": d.weight_share,
+            "stands_for": d.stands_for,
+        },
+    )
+
+
+def length_table(drifts: Iterable[Drift]) -> pd.DataFrame:
+    """One row a queue length."""
+    return _stacked(
+        drifts,
+        lambda d: {"length": d.length.astype(np.int64), "gradient_cosine": d.gradient_cosine, "kl": d.kl},
+    )
+
+
+def eviction_table(drift: Drift) -> pd.DataFrame:
+    """One row a number of slots kept, one column a policy."""
+    return _stacked([drift], lambda d: {"kept": d.kept.astype(np.int64), **d.evictions})
+
+
+def summary_table(drifts: Iterable[Drift]) -> pd.DataFrame:
+    """One row a snapshot: the numbers that the page leads with."""
+    return pd.DataFrame(
+        [
+            {
+                "run": d.name,
+                "step": d.step,
+                "k_star": d.k_star,
+                "filled": d.filled,
+                "measured": len(d.age),
+                "gradient_cosine": d.final_cosine,
+                "oldest_age": int(d.age.max()),
+                "oldest_drift": d.oldest,
+                "oldest_drift_over_spread": d.oldest_relative,
+                "spread": d.spread,
+                "control": d.control,
+            }
+            for d in drifts
+        ]
+    )
+
+
+def queue_table(queue: QueueSnapshot, step: int, drift: Drift | None) -> pd.DataFrame:
+    """One row a stored slot, oldest first, with its drift where measured."""
+    return pd.DataFrame(
+        {
+            "slot": np.arange(queue.filled),
+            "age": queue.ages(step),
+            "sample_id": queue.sample_ids,
+            "label": queue.labels,
+            "drift": slot_drift(queue.filled, drift),
+        }
+    )
+
+
+def slot_drift(stored: int, drift: Drift | None) -> np.ndarray:
+    """Drift of each of the `stored` slots of queue.safetensors, oldest first; NaN where not measured.
+
+    Of a very long queue the file holds some slots, evenly chosen; drift counts positions among all of them.
+    """
+    values = np.full(stored, np.nan)
+    if drift is not None and len(drift.slot) and stored:
+        every = np.full(max(drift.filled, int(drift.slot.max()) + 1), np.nan)
+        every[drift.slot] = drift.drift
+        values = every[np.rint(np.linspace(0, drift.filled - 1, stored)).astype(np.int64)]
+    return values
+
+
+def _stacked(drifts: Iterable[Drift], columns: Callable[[Drift], dict[str, np.ndarray]]) -> pd.DataFrame:
+    parts = []
+    for drift in drifts:
+        filled = {name: values for name, values in columns(drift).items() if len(values)}
+        parts.append(pd.DataFrame({"run": drift.name, "step": drift.step, **filled}))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

@@ -1,0 +1,175 @@
+"""Plain-language readings of the numbers on the pages, as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from moco_core.analysis.staleness import CONSISTENT, RankCorrelation
+from moco_core.dashboard.drift import Drift
+from moco_core.dashboard.text import plain
+
+CONTROL_LIMIT = 1e-6  # what re-encoding by the same weights may read
+
+
+def consistency(drift: Drift, size: int) -> str:
+    """How much of a queue of `size` slots is consistent, in one or two sentences."""
+    if drift.collapsed:
+        return (
+            f"All keys lie in one place (their spread is {drift.spread:.1g}): this encoder has **collapsed**. "
+            "Nothing can be said of the queue, because a query has no direction in which to learn."
+        )
+    if not np.isfinite(drift.gradient_cosine).any():
+        return "The query's gradient is lost in rounding here, so its direction can't be compared."
+    fill = "" if drift.filled >= size else f" The queue is {drift.filled / size:.0%} full so far."
+    cosine = drift.final_cosine
+    if drift.k_star >= drift.filled:
+        return (
+            f"**The whole queue is consistent**: with all {drift.filled:,} keys the query is pushed almost "
+            f"where fresh keys would push it (gradient cosine {cosine:.4f}).{fill}"
+        )
+    if drift.k_star == 0:
+        newest = f"Not even the newest keys reach a gradient cosine of {CONSISTENT}."
+    else:
+        newest = f"**The newest {drift.k_star:,} of {drift.filled:,} keys are consistent** (K\\*)."
+    return (
+        f"{newest} With all of them the query is pushed {_turn(cosine)} from where fresh keys would push it "
+        f"(gradient cosine {cosine:.3f}). A higher momentum keeps more keys usable; a shorter queue does "
+        f"without the others.{fill}"
+    )
+
+
+def number(value: float) -> str:
+    """A number to three digits, or a dash where there is none."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.1e}"
+
+
+def measured_share(drift: Drift) -> str:
+    """How much of the queue the numbers rest on."""
+    if len(drift.age) >= drift.filled:
+        return f"All {drift.filled:,} keys were encoded again."
+    return (
+        f"{len(drift.age):,} of {drift.filled:,} keys were encoded again, {len(np.unique(drift.age)):,} whole "
+        "batches spread over age; a key between them counts as stale as the next older one measured."
+    )
+
+
+def control(value: float) -> str:
+    """What the control reads."""
+    if math.isnan(value):
+        return "No control was measured with this snapshot."
+    if value < CONTROL_LIMIT:
+        return f"Control: keys written by the current weights read {value:.1g}, as they must."
+    return (
+        f"Control: keys written by the current weights read {value:.1g} where 0 is due. Encoding is not "
+        "repeatable on this device; drift below that is noise."
+    )
+
+
+def order_of_age(rank: RankCorrelation) -> str:
+    """Whether the oldest keys are the most drifted ones."""
+    if math.isnan(rank.value):
+        why = "the keys have one age" if rank.ages < 2 else "no key has drifted"
+        return f"Age and drift have no rank correlation here: {why}."
+    interval = f"Spearman's ρ = {rank.value:.2f}, 95 % interval {rank.low:.2f} to {rank.high:.2f} over {rank.ages} ages"
+    if rank.low > 0.5:
+        return f"**The oldest keys are the most drifted** ({interval}): first in, first out evicts the right ones."
+    if rank.low > 0:
+        return f"Older keys tend to have drifted more, but loosely ({interval})."
+    if rank.high < 0:
+        return (
+            f"**Older keys have drifted less** ({interval}): first in, first out evicts the wrong ones here."
+        )
+    return f"Age says nothing certain about drift here ({interval})."
+
+
+def best_eviction(drift: Drift, names: dict[str, str]) -> str:
+    """Which policy keeps the most consistent half of the queue."""
+    half = int(np.argmin(np.abs(drift.kept - drift.kept[-1] / 2)))
+    at_half = {policy: float(curve[half]) for policy, curve in drift.evictions.items()}
+    if not at_half or not all(map(math.isfinite, at_half.values())):
+        return "The policies can't be compared: the query's gradient is lost in rounding."
+    kept = f"with {int(drift.kept[half]):,} of {drift.filled:,} slots kept"
+    low, high = min(at_half.values()), max(at_half.values())
+    if high - low < 0.005:
+        return (
+            f"The choice hardly matters here: {kept}, every policy gives a gradient cosine near {high:.3f}."
+        )
+    best = max(at_half, key=at_half.__getitem__)
+    queue = at_half.get("oldest_first", math.nan)
+    if best == "oldest_first" or high - queue < 0.005:
+        return f"Evicting the oldest is as good as any: gradient cosine {queue:.3f} {kept} (worst {low:.3f})."
+    return (
+        f"Evicting {names[best]} would do best: gradient cosine {high:.3f} {kept}; the queue has {queue:.3f}."
+    )
+
+
+def over_training(drifts: Sequence[Drift]) -> str:
+    """How K* moved from the first measured snapshot to the last; empty with fewer than two."""
+    if len(drifts) < 2:
+        return "One snapshot has been measured; a second will show how the queue changes as training goes on."
+    first, last = drifts[0], drifts[-1]
+    now = f"{last.k_star:,} of {last.filled:,} keys at step {last.step}"
+    then = f"{first.k_star:,} of {first.filled:,} at step {first.step}"
+    least = min(drifts, key=lambda drift: drift.k_star / drift.filled)
+    if least.k_star == least.filled:
+        return f"The whole queue was consistent at every snapshot, up to {now}."
+    if least not in (first, last):
+        return f"K\\* was {then}, fell to {least.k_star:,} of {least.filled:,} at step {least.step}, and is {now}."
+    return f"K\\* went from {then} to {now}."
+
+
+def false_negatives(marked: int, filled: int, picked: bool, labelled: bool) -> str:
+    """How many slots are of the class looked at."""
+    if not labelled:
+        return "The images have no labels, so keys of a query's own class can't be marked."
+    if not picked:
+        return "Choose a class to mark the keys that are false negatives for a query of that class."
+    return (
+        f"{marked:,} of {filled:,} keys ({marked / filled:.1%}) are of this class: false negatives, from which "
+        "the loss pushes a query of the same class away."
+    )
+
+
+def collapsed_runs(drifts: Sequence[Drift]) -> str:
+    """Says which runs can't be divided by their spread; empty when all can."""
+    gone = [drift.name for drift in drifts if drift.collapsed]
+    if not gone:
+        return ""
+    return f" {', '.join(map(plain, gone))}: all keys lie in one place, so drift has no unit there."
+
+
+def timescales(half_life: float, span: float, steps: int) -> str:
+    """EMA half-life, queue span and length of a run against each other, all in steps."""
+    if math.isinf(half_life):
+        return "m = 1: the key encoder never moves, and the keys stay those of random weights."
+    if half_life < 0.5:
+        return (
+            f"the key encoder follows the query encoder at once, while keys wait {_steps(span)} in the queue: "
+            "the queue mixes as many encoders as it holds batches"
+        )
+    life = f"the key encoder's half-life is {_steps(half_life)}"
+    if half_life > steps:
+        return f"{life} but the run has {steps:,}: keys barely leave their start"
+    if half_life < span / 4:
+        return f"{life} and a key waits {_steps(span)}: the oldest keys come from another encoder"
+    if half_life < 2 * span:
+        return f"{life} and a key waits {_steps(span)}: the encoder changes visibly within one queue"
+    if half_life > steps / 4:
+        return f"{life} of {steps:,} in all: keys are consistent but follow late"
+    return f"{life}, well above the {_steps(span)} a key waits and well below the run's {steps:,}"
+
+
+def _steps(number: float) -> str:
+    if number >= 10:
+        return f"{number:,.0f} steps"
+    return f"{number:.2g} step" + ("" if number == 1 else "s")
+
+
+def _turn(cosine: float) -> str:
+    degrees = math.degrees(math.acos(min(1.0, max(-1.0, cosine))))
+    return f"{degrees:.0f}° away"

@@ -1,0 +1,255 @@
+"""Runs that differ in a few settings, brought side by side: what each reached, averaged over seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from moco_core import paper
+from moco_core.config import TrainConfig
+from moco_core.dashboard.drift import DriftError, read_drift
+from moco_core.runs import Checkpoint, Run, RunError
+from moco_core.theory import chance_loss, loss_floor
+
+# Settings that don't make two runs different experiments.
+NOT_COMPARED = {
+    *("name", "seed", "device", "threads", "compile", "log_every", "checkpoint_minutes"),
+    *("snapshots", "keep_weights", "eval_size", "knn_k", "knn_temperature", "bank_size", "drift_share"),
+}
+LOSS_RECORDS = 20  # logged steps that the final loss averages over
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something measured at the end of a run."""
+
+    label: str
+    digits: int = 3
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    "loss": Quantity("loss, nats"),
+    "knn": Quantity("kNN accuracy"),
+    "linear": Quantity("linear probe accuracy"),
+    "alignment": Quantity("alignment"),
+    "uniformity": Quantity("uniformity", 2),
+    "effective_rank": Quantity("effective rank", 1),
+    "k_star": Quantity("K*, slots", 0),
+    "gradient_cosine": Quantity("gradient cosine, whole queue"),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run has reached at its newest snapshot. `values` by quantity; what was not measured is absent."""
+
+    run_id: str
+    name: str
+    config: TrainConfig
+    state: str
+    step: int
+    values: Mapping[str, float]
+    verdict: str  # of the collapse check; empty when there is none
+    problem: str = ""  # why something could not be read
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs with the same settings but for the seed."""
+
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def config(self) -> TrainConfig:
+        """The settings that the runs share (and the first one's seed)."""
+        return self.outcomes[0].config
+
+    @property
+    def momentum(self) -> float:
+        """m of the key encoder; NaN for methods that have none."""
+        return self.config.momentum if self.config.method == "moco" else math.nan
+
+    def values(self, quantity: str) -> np.ndarray:
+        """The quantity in each run that has it."""
+        return np.array([o.values[quantity] for o in self.outcomes if quantity in o.values])
+
+    def mean(self, quantity: str) -> float:
+        """Mean over the runs; NaN when none has it."""
+        values = self.values(quantity)
+        return float(values.mean()) if len(values) else math.nan
+
+    def deviation(self, quantity: str) -> float:
+        """Sample standard deviation over the runs; NaN with fewer than two."""
+        values = self.values(quantity)
+        return float(values.std(ddof=1)) if len(values) > 1 else math.nan
+
+    def text(self, quantity: str) -> str:
+        """`mean ± deviation`, or a dash."""
+        digits = QUANTITIES[quantity].digits
+        mean, deviation = self.mean(quantity), self.deviation(quantity)
+        if math.isnan(mean):
+            return "–"
+        return f"{mean:,.{digits}f}" + ("" if math.isnan(deviation) else f" ± {deviation:,.{digits}f}")
+
+    @property
+    def verdict(self) -> str:
+        """The collapse verdicts of the runs, each once."""
+        return ", ".join(sorted({o.verdict for o in self.outcomes if o.verdict})) or "–"
+
+    @property
+    def chance(self) -> float:
+        """Loss of guessing, in nats."""
+        return chance_loss(self.config.negatives)
+
+    @property
+    def floor(self) -> float:
+        """Loss of a perfect positive among uniform negatives, in nats."""
+        return loss_floor(self.config.negatives, self.config.temperature, self.config.dim)
+
+
+def outcome(run: Run) -> Outcome:
+    """What a readable run has reached. Damaged files cost only the numbers that were in them."""
+    history = run.history()
+    values = {}
+    if len(history["loss"]):
+        values["loss"] = float(history["loss"][-LOSS_RECORDS:].mean())
+    newest = run.steps[-1] if run.steps else None
+    verdict, problem = "", ""
+    if newest is not None:
+        for name in QUANTITIES:
+            value = newest.metrics.get(name, {}).get("value")
+            if isinstance(value, int | float) and math.isfinite(value):
+                values[name] = float(value)
+        verdict = str(newest.metrics.get("collapse", {}).get("verdict", ""))
+        try:
+            values |= _from_drift(newest)
+        except (RunError, DriftError) as error:
+            problem = str(error)
+    return Outcome(
+        run_id=run.id,
+        name=run.name,
+        config=run.config,
+        state=run.status.state,
+        step=newest.step if newest else 0,
+        values=values,
+        verdict=verdict,
+        problem=problem,
+    )
+
+
+def grouped(outcomes: Iterable[Outcome]) -> list[Group]:
+    """Runs of equal settings together; ordered by method, queue size and momentum."""
+    groups: dict[tuple[object, ...], list[Outcome]] = {}
+    for one in outcomes:
+        groups.setdefault(_setting(one.config), []).append(one)
+    order = {"moco": 0, "memory-bank": 1, "in-batch": 2}
+    return sorted(
+        (Group(tuple(members)) for members in groups.values()),
+        key=lambda g: (
+            order.get(g.config.method, 3),
+            g.config.queue_size,
+            g.config.momentum,
+            g.config.batch_size,
+            g.config.temperature,
+        ),
+    )
+
+
+def momentum_lines(groups: Sequence[Group]) -> list[list[Group]]:
+    """MoCo groups that differ in momentum alone, each line in order of momentum."""
+    lines: dict[tuple[object, ...], list[Group]] = {}
+    for group in groups:
+        if group.config.method == "moco":
+            lines.setdefault(_setting(dataclasses.replace(group.config, momentum=0.0)), []).append(group)
+    return list(lines.values())
+
+
+def label(group: Group, among: Sequence[Group]) -> str:
+    """What sets a group apart from the others: its method, momentum, and every setting that varies."""
+    config = group.config
+    parts = [f"m = {config.momentum:g}"] if config.method == "moco" else [config.method]
+    if config.method != "in-batch" and _varies("queue_size", among):
+        parts.append(f"K = {config.queue_size}")
+    for field in dataclasses.fields(TrainConfig):
+        if field.name in NOT_COMPARED | {"method", "momentum", "queue_size"} or not _varies(
+            field.name, among
+        ):
+            continue
+        parts.append(f"{field.name.replace('_', ' ')} {getattr(config, field.name)}")
+    return ", ".join(parts)
+
+
+def line_label(line: Sequence[Group], lines: Sequence[Sequence[Group]]) -> str:
+    """What sets a line of `momentum_lines` apart from the others."""
+    firsts = [other[0] for other in lines]
+    parts = label(line[0], firsts).split(", ")[1:]
+    return ", ".join(parts) or f"K = {line[0].config.queue_size}"
+
+
+def table(groups: Sequence[Group]) -> pd.DataFrame:
+    """One row a group, and rows for the paper's momenta that no group has; the paper's numbers in the last column.
+
+    The paper's are ImageNet accuracies of another network: a column of their own, never averaged with ours.
+    """
+    rows = []
+    for group in groups:
+        config = group.config
+        rows.append(
+            {
+                "setting": label(group, groups),
+                "m": f"{group.momentum:g}" if config.method == "moco" else "–",
+                "negatives": f"{config.negatives:,}",
+                "runs": len(group.outcomes),
+                "step": max(o.step for o in group.outcomes),
+                **{quantity.label: group.text(name) for name, quantity in QUANTITIES.items()},
+                "chance loss": f"{group.chance:.2f}",
+                "loss floor": f"{group.floor:.2f}",
+                "collapse": group.verdict,
+                PAPER_COLUMN: _paper_text(group.momentum),
+            }
+        )
+    measured = {group.momentum for group in groups}
+    rows += [
+        {"setting": f"paper only, m = {m:g}", "m": f"{m:g}", PAPER_COLUMN: _paper_text(m)}
+        for m in paper.MOMENTUM_ABLATION
+        if m not in measured
+    ]
+    frame = pd.DataFrame(rows).astype({"runs": "Int64", "step": "Int64"})
+    text = frame.columns.difference(["runs", "step"])
+    return frame.fillna(dict.fromkeys(text, ""))
+
+
+PAPER_COLUMN = "He et al. 2019: ImageNet, %"
+
+
+def _paper_text(momentum: float) -> str:
+    if momentum not in paper.MOMENTUM_ABLATION:
+        return ""
+    accuracy = paper.MOMENTUM_ABLATION[momentum]
+    return "fails" if accuracy is None else f"{accuracy:.1f}"
+
+
+def _from_drift(checkpoint: Checkpoint) -> dict[str, float]:
+    drift = read_drift(checkpoint.drift, checkpoint.run_id, checkpoint.step)
+    if drift is None:
+        return {}
+    found = {"k_star": float(drift.k_star)}
+    if math.isfinite(drift.final_cosine):
+        found["gradient_cosine"] = drift.final_cosine
+    return found
+
+
+def _setting(config: TrainConfig) -> tuple[object, ...]:
+    """Everything that makes an experiment; what a method ignores doesn't count."""
+    ignored = {"moco": set(), "memory-bank": {"momentum"}, "in-batch": {"momentum", "queue_size"}}
+    unused = NOT_COMPARED | ignored.get(config.method, set())
+    return tuple(getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in unused)
+
+
+def _varies(field: str, groups: Sequence[Group]) -> bool:
+    return len({getattr(group.config, field) for group in groups}) > 1
