@@ -1,0 +1,167 @@
+"""Histograms of positive and negative cosines on one axis, and what the softmax makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from moco_core.dashboard.figures.frame import framed
+from moco_core.dashboard.palette import series_colour
+from moco_core.dashboard.text import plain_html
+
+SCALES = {"share": "share of its pairs", "counts": "pairs", "log": "pairs (log scale)"}
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Pairs of one kind, counted by cosine in bins."""
+
+    name: str
+    counts: np.ndarray  # by bin
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Mean softmax weight by cosine at one temperature; positive and negative add up to 1."""
+
+    temperature: float
+    positive: np.ndarray  # by bin
+    negative: np.ndarray  # by bin
+
+
+Panel = tuple[str, Sequence[Histogram]]  # a run's name and its histograms
+
+
+def cosine_histograms(
+    edges: np.ndarray, series: Sequence[Histogram], weights: Weights | None = None, scale: str = "share"
+) -> go.Figure:
+    """Histograms over the bins between `edges`, and below them the softmax weight that each bin carries.
+
+    `scale` is one of `SCALES`. A click on a bar yields its kind and bin through `clicked_bar`.
+    """
+    rows = 2 if weights else 1
+    figure = make_subplots(rows=rows, cols=1, shared_xaxes=True, vertical_spacing=0.05)
+    for number, histogram in enumerate(series):
+        for trace in _drawn(edges, histogram, number, scale):
+            figure.add_trace(trace, row=1, col=1)
+    framed(figure, x="", y="", height=300 + 240 * (rows - 1))
+    if weights is not None:
+        for name, values, number in (("positive", weights.positive, 0), ("negatives", weights.negative, 1)):
+            figure.add_bar(
+                x=_centres(edges),
+                width=np.diff(edges),
+                y=values,
+                name=f"weight of the {name}",
+                marker={"color": series_colour(number), "line": {"width": 0}},
+                hovertemplate="cosine %{x:.3f}: %{y:.2%} of the softmax",
+                showlegend=False,
+                row=2,
+                col=1,
+            )
+        title = f"softmax weight at τ = {weights.temperature:g}"
+        figure.update_yaxes(title_text=title, tickformat=".0%", row=2, col=1)
+    _scale_counts(figure.update_yaxes, scale, row=1, col=1)
+    figure.update_xaxes(title_text="cosine similarity", row=rows, col=1)
+    figure.update_layout(barmode="overlay", bargap=0)
+    return figure
+
+
+def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "share") -> go.Figure:
+    """One small chart a run over the same bins and axes, titled with the run's name."""
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = make_subplots(
+        rows=rows,
+        cols=columns,
+        shared_xaxes="all",
+        shared_yaxes="all",
+        subplot_titles=[plain_html(title) for title, _ in panels],
+        vertical_spacing=0.5 / (rows + 3),
+        horizontal_spacing=0.06,
+    )
+    for place, (_, series) in enumerate(panels):
+        row, column = divmod(place, columns)
+        for number, histogram in enumerate(series):
+            for trace in _drawn(edges, histogram, number, scale):
+                trace.showlegend = place == 0 and trace.type == "bar"
+                figure.add_trace(trace, row=row + 1, col=column + 1)
+    framed(figure, x="", y="", height=140 + 220 * rows)
+    _scale_counts(figure.update_yaxes, scale, title=False)
+    figure.update_yaxes(title_text=SCALES[scale], col=1)
+    figure.update_xaxes(title_text="cosine similarity", row=rows)
+    figure.update_layout(barmode="overlay", bargap=0)
+    return figure
+
+
+def histogram_overlay(edges: np.ndarray, panels: Sequence[Panel], scale: str = "share") -> go.Figure:
+    """All runs in one chart: colour tells the run, the dash of the line tells the kind of pair."""
+    figure = go.Figure()
+    for run, (title, series) in enumerate(panels):
+        for number, histogram in enumerate(series):
+            figure.add_scatter(
+                x=_centres(edges),
+                y=_heights(histogram.counts, scale),
+                name=f"{plain_html(title)}: {histogram.name}",
+                mode="lines",
+                line={"color": series_colour(run), "dash": _DASHES[number % len(_DASHES)], "shape": "hvh"},
+                hovertemplate="cosine %{x:.3f}: %{y:.3g}",
+            )
+    framed(figure, x="cosine similarity", y="", height=480)
+    _scale_counts(figure.update_yaxes, scale)
+    return figure
+
+
+def clicked_bar(selection: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The (kind of pair, bin) of a chart selection, or None when nothing is selected."""
+    for point in selection.get("points", ()):
+        data = point.get("customdata")
+        if data is not None:
+            values = list(data.values()) if isinstance(data, Mapping) else list(data)
+            return str(values[0]), int(values[1])
+    return None
+
+
+def _drawn(edges: np.ndarray, histogram: Histogram, number: int, scale: str) -> Iterator[Any]:
+    """Bars to click, and an outline that stays readable where histograms overlap."""
+    heights = _heights(histogram.counts, scale)
+    common = {"x": _centres(edges), "y": heights, "name": histogram.name, "legendgroup": histogram.name}
+    colour = series_colour(number)
+    yield go.Bar(
+        **common,
+        width=np.diff(edges),
+        marker={"color": colour, "opacity": 0.35, "line": {"width": 0}},
+        customdata=[[histogram.name, b, int(count)] for b, count in enumerate(histogram.counts)],
+        hovertemplate="cosine %{x:.3f}: %{customdata[2]} pairs",
+    )
+    yield go.Scatter(
+        **common,
+        mode="lines",
+        line={"color": colour, "dash": _DASHES[number % len(_DASHES)], "shape": "hvh", "width": 1.5},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def _centres(edges: np.ndarray) -> np.ndarray:
+    return (edges[:-1] + edges[1:]) / 2
+
+
+def _heights(counts: np.ndarray, scale: str) -> np.ndarray:
+    return counts / max(counts.sum(), 1) if scale == "share" else counts
+
+
+def _scale_counts(update_yaxes: Any, scale: str, *, title: bool = True, **where: int) -> None:
+    if title:
+        update_yaxes(title_text=SCALES[scale], **where)
+    if scale == "share":
+        update_yaxes(tickformat=".0%", **where)
+    if scale == "log":
+        update_yaxes(type="log", dtick=1, exponentformat="power", **where)
+
+
+_DASHES = ("solid", "dot", "dash", "dashdot")

@@ -1,0 +1,22 @@
+"""What all charts share: margins, axis titles, a legend above, colours that hold on light and on dark."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from moco_core.dashboard.palette import NEUTRAL
+
+GUIDE = NEUTRAL  # reference lines and their arrows
+
+
+def framed(figure: go.Figure, *, x: str, y: str, height: int = 360) -> go.Figure:
+    """`figure` with its axis titles, height in pixels and the common layout."""
+    figure.update_layout(
+        height=height,
+        margin={"l": 10, "r": 10, "t": 40, "b": 10},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.08, "x": 0},
+        hovermode="closest",
+    )
+    figure.update_xaxes(title_text=x, automargin=True)
+    figure.update_yaxes(title_text=y, automargin=True)
+    return figure

@@ -1,0 +1,68 @@
+"""The metrics of two checkpoints against each other, the better one marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.palette import series_colour
+
+
+@dataclass(frozen=True)
+class MetricPair:
+    """One metric of A and of B; `better` is +1 where more is better, −1 where less is, 0 where neither."""
+
+    name: str
+    a: float
+    b: float
+    better: int
+
+    @property
+    def difference(self) -> float:
+        """B − A."""
+        return self.b - self.a
+
+    @property
+    def winner(self) -> str:
+        """`A`, `B`, or an empty string for a tie and where more is neither better nor worse."""
+        gain = self.better * self.difference
+        return "B" if gain > 0 else "A" if gain < 0 else ""
+
+    @property
+    def gain(self) -> float:
+        """What B gains over A, as a share of the larger magnitude: in [−2, 2], above 0 where B is better."""
+        size = max(abs(self.a), abs(self.b))
+        return (self.better or 1) * self.difference / size if size else 0.0
+
+
+def metric_differences(metrics: Sequence[MetricPair]) -> go.Figure:
+    """A bar a metric: to the right where B is better, to the left where A is, its numbers beside it."""
+    metrics = [m for m in metrics if np.isfinite(m.gain)][::-1]  # the first on top
+    figure = go.Figure(
+        go.Bar(
+            x=[m.gain for m in metrics],
+            y=[m.name for m in metrics],
+            orientation="h",
+            text=[f"{m.a:.3g} → {m.b:.3g}" for m in metrics],
+            textposition="outside",
+            cliponaxis=False,
+            marker={
+                "color": [
+                    {"A": series_colour(0), "B": series_colour(1)}.get(m.winner, GUIDE) for m in metrics
+                ],
+                "pattern": {"shape": [{"A": "/", "B": ""}.get(m.winner, ".") for m in metrics]},
+            },
+            customdata=[[m.difference, m.winner or "neither"] for m in metrics],
+            hovertemplate="%{y}: B − A = %{customdata[0]:+.4g}; better: %{customdata[1]}<extra></extra>",
+        )
+    )
+    figure.add_vline(0, line={"color": GUIDE, "width": 1})
+    reach = 1.5 * max([abs(m.gain) for m in metrics], default=0) or 1.0
+    framed(figure, x="← A better · relative difference · B better →", y="", height=120 + 34 * len(metrics))
+    figure.update_xaxes(range=[-reach, reach], tickformat="+.0%")
+    figure.update_layout(margin_t=10, showlegend=False)
+    return figure

@@ -1,0 +1,114 @@
+"""What the charts of two checkpoints contain."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moco_core.dashboard.figures.class_changes import class_changes
+from moco_core.dashboard.figures.metric_differences import MetricPair, metric_differences
+from moco_core.dashboard.figures.neighbour_overlap import chance_overlap, overlap_chart
+
+# metrics
+
+
+def test_the_better_one_is_told_by_the_metrics_direction():
+    assert MetricPair("kNN accuracy", 0.5, 0.9, +1).winner == "B"
+    assert MetricPair("alignment", 0.5, 0.9, -1).winner == "A"
+    assert MetricPair("alignment", 0.9, 0.5, -1).winner == "B"
+    assert MetricPair("tolerance", 0.1, 0.9, 0).winner == ""
+    assert MetricPair("kNN accuracy", 0.5, 0.5, +1).winner == ""
+
+
+finite = st.floats(-1e6, 1e6)
+
+
+@given(finite, finite, st.sampled_from([-1, 1]))
+def test_gain_is_bounded_and_points_to_the_winner(a, b, better):
+    pair, swapped = MetricPair("x", a, b, better), MetricPair("x", b, a, better)
+    assert -2 <= pair.gain <= 2
+    assert pair.gain == pytest.approx(-swapped.gain)
+    assert {"A": pair.gain <= 0, "B": pair.gain >= 0, "": pair.gain == 0}[pair.winner]
+
+
+def test_metrics_are_listed_from_the_top_with_both_numbers():
+    figure = metric_differences(
+        [MetricPair("kNN accuracy", 0.5, 1.0, +1), MetricPair("alignment", 0.2, 0.4, -1)]
+    )
+    bars = figure.data[0]
+    assert list(bars.y) == ["alignment", "kNN accuracy"]  # plotly draws from the bottom
+    assert list(bars.x) == [-0.5, 0.5]
+    assert list(bars.text) == ["0.2 → 0.4", "0.5 → 1"]
+    assert bars.marker.color[0] != bars.marker.color[1]
+    assert bars.customdata[0][1] == "A"
+    low, high = figure.layout.xaxis.range
+    assert low < -0.5 < 0.5 < high
+
+
+def test_metrics_that_are_zero_missing_or_infinite_break_nothing():
+    figure = metric_differences(
+        [
+            MetricPair("zero", 0, 0, 1),
+            MetricPair("missing", math.nan, 1, 1),
+            MetricPair("log 0", -math.inf, 1, 1),
+        ]
+    )
+    assert list(figure.data[0].y) == ["zero"]
+    assert not metric_differences([]).data[0].y
+
+
+# neighbour overlap
+
+
+def test_overlap_counts_every_sample_and_marks_mean_and_chance():
+    figure = overlap_chart(np.array([0.0, 0.5, 1.0, 1.0]), 2)
+    bars = figure.data[0]
+    assert sum(bars.y) == 4
+    assert bars.y[-1] == 2
+    assert figure.layout.shapes[0].x0 == pytest.approx(0.625)
+    assert figure.layout.shapes[1].x0 == pytest.approx(chance_overlap(4, 2))
+
+
+def test_chance_overlap_equals_enumeration_and_simulation():
+    # 4 samples, k = 2: of the 3 pairs among 3 others, one is equal (J = 1) and two share one (J = 1/3).
+    assert chance_overlap(4, 2) == pytest.approx((1 + 2 / 3) / 3)
+    assert chance_overlap(6, 5) == 1  # all others are neighbours
+    rng = np.random.default_rng(0)
+    n, k = 40, 10
+    draws = [set(rng.permutation(n - 1)[:k].tolist()) for _ in range(4000)]
+    fixed = set(range(k))
+    simulated = np.mean([len(fixed & d) / len(fixed | d) for d in draws])
+    assert chance_overlap(n, k) == pytest.approx(simulated, abs=0.005)
+    assert 0 < chance_overlap(50_000, 20) < 1e-3
+
+
+# classes
+
+
+def test_classes_are_sorted_by_their_change_and_coloured_by_its_sign():
+    figure = class_changes(
+        ["up", "down", "<b>same</b>"],
+        np.array([0.5, 0.9, 0.7]),
+        np.array([0.75, 0.8, 0.7]),
+        np.array([4, 10, 3]),
+    )
+    bars = figure.data[0]
+    assert list(bars.x) == pytest.approx([-10, 0, 25])
+    assert list(figure.layout.yaxis.ticktext) == ["down", "&lt;b&gt;same&lt;/b&gt;", "up"]
+    assert bars.marker.color[0] != bars.marker.color[1] == bars.marker.color[2]
+    assert bars.customdata[2][:2] == ["up", 0.5]
+    assert bars.customdata[2][3] == 4
+
+
+def test_classes_without_samples_are_left_out_and_many_are_cut_to_the_ends():
+    figure = class_changes(["a", "b"], np.array([np.nan, 0.5]), np.array([np.nan, 0.6]), np.array([0, 5]))
+    assert list(figure.layout.yaxis.ticktext) == ["b"]
+    change = np.random.default_rng(0).permutation(1000) / 1000
+    figure = class_changes([str(i) for i in range(1000)], np.zeros(1000), change, np.ones(1000))
+    assert max(figure.data[0].x) == pytest.approx(99.9)
+    assert min(figure.data[0].x) == 0
+    assert len(figure.data[0].x) == 40

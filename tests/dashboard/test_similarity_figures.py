@@ -1,0 +1,106 @@
+"""What the similarity charts contain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from moco_core.dashboard.figures.cosine_histograms import (
+    Histogram,
+    Weights,
+    clicked_bar,
+    cosine_histograms,
+    histogram_grid,
+    histogram_overlay,
+)
+
+EDGES = np.linspace(-1, 1, 5)
+POSITIVE = Histogram("positives", np.array([0, 0, 1, 3]))
+NEGATIVE = Histogram("queue negatives", np.array([10, 20, 10, 0]))
+
+
+def bars(figure):
+    return [trace for trace in figure.data if trace.type == "bar"]
+
+
+def test_bars_stand_on_their_bins_and_carry_their_kind_and_count():
+    positive, negative = bars(cosine_histograms(EDGES, [POSITIVE, NEGATIVE], scale="counts"))
+    assert list(positive.x) == [-0.75, -0.25, 0.25, 0.75]
+    assert list(positive.width) == [0.5] * 4
+    assert list(positive.y) == [0, 0, 1, 3]
+    assert [list(c) for c in negative.customdata] == [
+        ["queue negatives", 0, 10], ["queue negatives", 1, 20], ["queue negatives", 2, 10], ["queue negatives", 3, 0]
+    ]  # fmt: skip
+
+
+def test_shares_add_up_to_one_for_each_kind_alone():
+    for trace in bars(cosine_histograms(EDGES, [POSITIVE, NEGATIVE])):
+        assert sum(trace.y) == pytest.approx(1)
+
+
+def test_a_kind_without_pairs_has_no_share():
+    trace = bars(cosine_histograms(EDGES, [Histogram("none", np.zeros(4, int))]))[0]
+    assert list(trace.y) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("scale", "kind", "title"), [
+    ("share", None, "share of its pairs"), ("counts", None, "pairs"), ("log", "log", "pairs (log scale)"),
+])  # fmt: skip
+def test_the_scale_sets_axis_and_title_in_every_layout(scale, kind, title):
+    panels = [("m = 0", [POSITIVE]), ("m = 0.9", [NEGATIVE]), ("m = 0.99", [NEGATIVE])]
+    for figure in (
+        cosine_histograms(EDGES, [POSITIVE], scale=scale),
+        histogram_grid(EDGES, panels, scale),
+        histogram_overlay(EDGES, panels, scale),
+    ):
+        assert figure.layout.yaxis.type == kind
+        assert figure.layout.yaxis.title.text == title
+        assert all(axis.type == kind for axis in figure.select_yaxes())
+
+
+def test_softmax_weights_stand_below_on_their_own_axis_unscaled():
+    weights = Weights(0.07, np.array([0, 0, 0.1, 0.5]), np.array([0, 0.1, 0.3, 0]))
+    figure = cosine_histograms(EDGES, [POSITIVE, NEGATIVE], weights, "log")
+    below = [trace for trace in bars(figure) if trace.yaxis == "y2"]
+    assert [list(t.y) for t in below] == [[0, 0, 0.1, 0.5], [0, 0.1, 0.3, 0]]
+    assert figure.layout.yaxis.type == "log"
+    assert figure.layout.yaxis2.type is None
+    assert "τ = 0.07" in figure.layout.yaxis2.title.text
+    assert figure.layout.xaxis2.matches == "x" or figure.layout.xaxis.matches == "x2"  # one cosine axis
+
+
+def test_small_multiples_share_axes_and_one_legend_and_show_names_as_text():
+    panels = [(f"<i>m = {m}</i>", [POSITIVE, NEGATIVE]) for m in (0, 0.9, 0.99)]
+    figure = histogram_grid(EDGES, panels)
+    assert [a.text for a in figure.layout.annotations] == [
+        f"&lt;i&gt;m = {m}&lt;/i&gt;" for m in (0, 0.9, 0.99)
+    ]
+    assert len(bars(figure)) == 6
+    assert sum(trace.showlegend is not False for trace in figure.data) == 2
+    assert len({trace.yaxis for trace in figure.data}) == 3
+    leaders = {axis.matches for axis in figure.select_yaxes()}
+    assert len(leaders) == 2  # one axis leads (None), the others follow it
+    assert None in leaders
+
+
+def test_a_single_panel_is_one_chart():
+    assert {trace.xaxis for trace in histogram_grid(EDGES, [("only", [POSITIVE])]).data} == {"x"}
+
+
+def test_overlay_tells_runs_by_colour_and_kinds_by_dash():
+    figure = histogram_overlay(EDGES, [("a", [POSITIVE, NEGATIVE]), ("b", [POSITIVE, NEGATIVE])])
+    a_positive, a_negative, b_positive, b_negative = figure.data
+    assert a_positive.line.color == a_negative.line.color != b_positive.line.color
+    assert a_positive.line.dash == b_positive.line.dash != b_negative.line.dash
+    assert a_negative.name == "a: queue negatives"
+
+
+@pytest.mark.parametrize("data", [["positives", 3, 12], {"0": "positives", "1": 3, "2": 12}])
+def test_a_click_names_its_kind_and_bin(data):
+    assert clicked_bar({"points": [{"customdata": data}]}) == ("positives", 3)
+
+
+def test_no_click_names_no_bar():
+    assert clicked_bar({"points": []}) is None
+    assert clicked_bar({}) is None
+    assert clicked_bar({"points": [{"x": 0.5}]}) is None
