@@ -46,7 +46,7 @@ def live() -> None:
         st.markdown(readings.consistency(own, shown.size))
         tiles = st.columns(5)
         tiles[0].metric("Consistent length K*", f"{own.k_star:,}")
-        tiles[1].metric("Filled slots", f"{own.filled:,} of {shown.size:,}")
+        tiles[1].metric("Queue filled", f"{own.filled / shown.size:.0%}")
         tiles[2].metric("Gradient cosine, all keys", readings.number(own.final_cosine))
         tiles[3].metric("Oldest keys' drift ÷ spread", readings.number(own.oldest_relative))
         tiles[4].metric("Spread of the keys", readings.number(own.spread))
@@ -63,17 +63,29 @@ def live() -> None:
             key="gradient_cosine",
         )
         if len(drifts) > 1:
-            st.dataframe(measured.summary_table(drifts), hide_index=True, key="summary")
+            st.dataframe(
+                measured.summary_table(drifts),
+                column_config=measured.SUMMARY_LABELS,
+                hide_index=True,
+                key="summary",
+            )
 
         st.subheader("What age does to keys")
-        unit = st.segmented_control(
-            "Drift", ["÷ spread", "raw"], default="÷ spread", required=True, key="unit", bind="query-params"
-        )
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            unit = st.segmented_control(
+                "Drift",
+                ["÷ spread", "raw"],
+                default="÷ spread",
+                required=True,
+                key="unit",
+                bind="query-params",
+            )
+            log = st.toggle("Log scale", key="log", bind="query-params")
         chart(
-            figures.drift_by_age(drifts, relative=unit == "÷ spread"),
+            figures.drift_by_age(drifts, relative=unit == "÷ spread", log=log),
             "Drift of keys by the steps since they were written: the mean, with a band from the 10th to the "
             "90th percentile. Divided by the spread, 1 is as far as between two random samples. The × is the "
-            "control; it must lie at 0." + readings.collapsed_runs(drifts),
+            "control; it must lie at 0, which a log scale leaves out." + readings.collapsed_runs(drifts),
             lambda: measured.slot_table(drifts),
             key="drift_by_age",
         )
@@ -128,15 +140,15 @@ def live() -> None:
             figures.queue_strip(
                 queue.size, measured.slot_drift(queue.filled, own), queue.ages(checkpoint.step), marked
             ),
-            f"Every slot from the oldest (top left) to the newest, coloured by drift; grey was not measured, "
-            f"blank is not filled yet. {readings.false_negatives(len(marked), queue.filled, picked is not None, bool(classes))}",
+            "Every slot from the oldest (top left) to the newest, coloured by drift; grey was not measured, blank is "
+            "not filled yet. " + readings.false_negatives(len(marked), queue.filled, picked, classes),
             lambda: measured.queue_table(queue, checkpoint.step, own),
             key="strip",
         )
 
     if any(len(found) > 1 for found in shown.series):
         st.subheader("Over training")
-        st.markdown(readings.over_training(shown.series[0]))
+        st.markdown(readings.over_training(shown.history))
         left, right = st.columns(2)
         with left:
             chart(
@@ -155,7 +167,7 @@ def live() -> None:
                 key="oldest_steps",
             )
     elif own is not None:
-        st.caption(readings.over_training(shown.series[0]))
+        st.caption(readings.over_training(shown.history))
 
     if own is not None:
         st.subheader("Is first in, first out the right eviction?")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,9 @@ class Shown:
     """What the queue page shows at one step of a run, with the nearest measurements of others."""
 
     own: Drift | None  # at the step looked at
-    drifts: list[Drift]  # own first, then one of each other run
-    series: list[list[Drift]]  # every measured snapshot of each run
+    drifts: list[Drift]  # of each run, at the nearest step up to it
+    history: list[Drift]  # every measured snapshot of the run itself
+    series: list[list[Drift]]  # and of each run
     queue: QueueSnapshot | None
     problems: list[str]  # what could not be read, a sentence each
 
@@ -31,7 +32,7 @@ class Shown:
 
 def gather(run: Run, checkpoint: Checkpoint, others: Sequence[Run]) -> Shown:
     """The measurements of `run` at a checkpoint, and of `others` at the nearest step up to it."""
-    runs = [run, *(other for other in others if other.id != run.id)]
+    runs = sorted([run, *(other for other in others if other.id != run.id)], key=_rank)
     series, problems = [], []
     for one, name in zip(runs, names(runs), strict=True):
         found, sentences = measured(one, name)
@@ -42,9 +43,12 @@ def gather(run: Run, checkpoint: Checkpoint, others: Sequence[Run]) -> Shown:
         queue = loaders.queue(checkpoint)
     except RunError as error:
         problems.append(str(error))
-    own = next((drift for drift in series[0] if drift.step == checkpoint.step), None)
-    near = [own, *(at_step(found, checkpoint.step) for found in series[1:])]
-    return Shown(own, [drift for drift in near if drift is not None], series, queue, problems)
+    place = [one.id for one in runs].index(run.id)
+    own = next((drift for drift in series[place] if drift.step == checkpoint.step), None)
+    near = [at_step(found, checkpoint.step) for found in series]
+    near[place] = own
+    drifts = [_dated(drift, checkpoint.step) for drift in near if drift is not None]
+    return Shown(own, drifts, series[place], series, queue, problems)
 
 
 def measured(run: Run, name: str) -> tuple[list[Drift], list[str]]:
@@ -71,6 +75,17 @@ def at_step(drifts: Sequence[Drift], step: int) -> Drift | None:
     """The newest measurement up to `step`, else the first one after it; None when there is none."""
     earlier = [drift for drift in drifts if drift.step <= step]
     return earlier[-1] if earlier else next(iter(drifts), None)
+
+
+def _rank(run: Run) -> tuple[str, float, int, str]:
+    """Runs in an order that a legend can be read in: by method, momentum, queue size."""
+    config = run.config
+    return config.method, config.momentum, config.queue_size, run.id
+
+
+def _dated(drift: Drift, step: int) -> Drift:
+    """The measurement named with its step, where that is not the step looked at."""
+    return drift if drift.step == step else replace(drift, name=f"{drift.name}, step {drift.step}")
 
 
 def why_not_measured(checkpoint: Checkpoint, queue: QueueSnapshot | None) -> str:
@@ -155,6 +170,16 @@ def summary_table(drifts: Iterable[Drift]) -> pd.DataFrame:
             for d in drifts
         ]
     )
+
+
+SUMMARY_LABELS = {
+    "k_star": "K*",
+    "measured": "encoded again",
+    "gradient_cosine": "gradient cosine, all keys",
+    "oldest_age": "oldest age",
+    "oldest_drift": "its drift",
+    "oldest_drift_over_spread": "its drift ÷ spread",
+}
 
 
 def queue_table(queue: QueueSnapshot, step: int, drift: Drift | None) -> pd.DataFrame:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from moco_core import paper
 from moco_core.analysis.staleness import CONSISTENT, RankCorrelation
 from moco_core.dashboard.drift import Drift
+from moco_core.dashboard.figures.momentum import Timescale
+from moco_core.dashboard.sweeps import QUANTITIES, Group, label
 from moco_core.dashboard.text import plain
 
 CONTROL_LIMIT = 1e-6  # what re-encoding by the same weights may read
@@ -87,7 +90,7 @@ def order_of_age(rank: RankCorrelation) -> str:
     return f"Age says nothing certain about drift here ({interval})."
 
 
-def best_eviction(drift: Drift, names: dict[str, str]) -> str:
+def best_eviction(drift: Drift, names: Mapping[str, str]) -> str:
     """Which policy keeps the most consistent half of the queue."""
     half = int(np.argmin(np.abs(drift.kept - drift.kept[-1] / 2)))
     at_half = {policy: float(curve[half]) for policy, curve in drift.evictions.items()}
@@ -101,7 +104,7 @@ def best_eviction(drift: Drift, names: dict[str, str]) -> str:
         )
     best = max(at_half, key=at_half.__getitem__)
     queue = at_half.get("oldest_first", math.nan)
-    if best == "oldest_first" or high - queue < 0.005:
+    if best == "oldest_first" or high - queue < 0.01:
         return f"Evicting the oldest is as good as any: gradient cosine {queue:.3f} {kept} (worst {low:.3f})."
     return (
         f"Evicting {names[best]} would do best: gradient cosine {high:.3f} {kept}; the queue has {queue:.3f}."
@@ -123,15 +126,15 @@ def over_training(drifts: Sequence[Drift]) -> str:
     return f"K\\* went from {then} to {now}."
 
 
-def false_negatives(marked: int, filled: int, picked: bool, labelled: bool) -> str:
-    """How many slots are of the class looked at."""
-    if not labelled:
+def false_negatives(marked: int, filled: int, picked: int | None, classes: Mapping[int, str]) -> str:
+    """How many of the filled slots are of the class picked, among the classes that there are."""
+    if not classes:
         return "The images have no labels, so keys of a query's own class can't be marked."
-    if not picked:
+    if picked is None:
         return "Choose a class to mark the keys that are false negatives for a query of that class."
     return (
-        f"{marked:,} of {filled:,} keys ({marked / filled:.1%}) are of this class: false negatives, from which "
-        "the loss pushes a query of the same class away."
+        f"{marked:,} of {filled:,} keys ({marked / filled:.1%}) are of class {plain(classes[picked])}: false "
+        "negatives, from which the loss pushes a query of the same class away."
     )
 
 
@@ -162,6 +165,32 @@ def timescales(half_life: float, span: float, steps: int) -> str:
     if half_life > steps / 4:
         return f"{life} of {steps:,} in all: keys are consistent but follow late"
     return f"{life}, well above the {_steps(span)} a key waits and well below the run's {steps:,}"
+
+
+def clocks(settings: Sequence[Timescale]) -> str:
+    """One line a setting: what its three durations mean together."""
+    return "\n".join(f"- **{plain(s.name)}**: {timescales(s.half_life, s.span, s.steps)}." for s in settings)
+
+
+def best_setting(groups: Sequence[Group]) -> str:
+    """Which setting has the best accuracy, and which have collapsed."""
+    quantity = "linear" if any(len(group.values("linear")) for group in groups) else "knn"
+    scored = [group for group in groups if math.isfinite(group.mean(quantity))]
+    if not scored:
+        return "No accuracy has been measured yet; it needs labelled images and a snapshot."
+    best = max(scored, key=lambda group: group.mean(quantity))
+    what = QUANTITIES[quantity].label
+    text = f"Best {what}: **{best.text(quantity)}** with {plain(label(best, groups))}."
+    gone = [plain(label(group, groups)) for group in groups if group.collapsed]
+    return text + (f" Collapsed: {', '.join(gone)}." if gone else "")
+
+
+METHODS = (
+    "The same encoder with its negatives taken from a queue (MoCo), from a memory bank, or from its own batch "
+    "(end-to-end); dots are runs, bars their means. On ImageNet the paper finds the memory bank "
+    f"{paper.MEMORY_BANK_LOSS} points behind MoCo at equal K, and end-to-end training at batch 1024 about "
+    f"{paper.IN_BATCH_UNSCALED_LOSS:g} points worse when its learning rate is not scaled."
+)
 
 
 def _steps(number: float) -> str:

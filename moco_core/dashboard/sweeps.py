@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from moco_core import paper
 from moco_core.config import TrainConfig
 from moco_core.dashboard.drift import DriftError, read_drift
 from moco_core.runs import Checkpoint, Run, RunError
 from moco_core.theory import chance_loss, loss_floor
+
+Arrays = dict[str, np.ndarray]
 
 # Settings that don't make two runs different experiments.
 NOT_COMPARED = {
@@ -35,6 +35,7 @@ class Quantity:
 QUANTITIES: Mapping[str, Quantity] = {
     "loss": Quantity("loss, nats"),
     "knn": Quantity("kNN accuracy"),
+    "knn_features": Quantity("kNN accuracy, features"),
     "linear": Quantity("linear probe accuracy"),
     "alignment": Quantity("alignment"),
     "uniformity": Quantity("uniformity", 2),
@@ -102,6 +103,11 @@ class Group:
         return ", ".join(sorted({o.verdict for o in self.outcomes if o.verdict})) or "–"
 
     @property
+    def collapsed(self) -> bool:
+        """Whether all runs have collapsed into one place."""
+        return all(o.verdict == "complete" for o in self.outcomes)
+
+    @property
     def chance(self) -> float:
         """Loss of guessing, in nats."""
         return chance_loss(self.config.negatives)
@@ -112,12 +118,19 @@ class Group:
         return loss_floor(self.config.negatives, self.config.temperature, self.config.dim)
 
 
-def outcome(run: Run) -> Outcome:
-    """What a readable run has reached. Damaged files cost only the numbers that were in them."""
-    history = run.history()
+def outcome(
+    run: Run,
+    history: Callable[[Run], Arrays] = Run.history,
+    drift: Callable[[Checkpoint], Arrays] = lambda checkpoint: checkpoint.drift,
+) -> Outcome:
+    """What a readable run has reached. Damaged files cost only the numbers that were in them.
+
+    `history` and `drift` read the files; pages hand in cached readers.
+    """
     values = {}
-    if len(history["loss"]):
-        values["loss"] = float(history["loss"][-LOSS_RECORDS:].mean())
+    losses = history(run)["loss"][-LOSS_RECORDS:]
+    if len(losses) and np.isfinite(losses).all():
+        values["loss"] = float(losses.mean())
     newest = run.steps[-1] if run.steps else None
     verdict, problem = "", ""
     if newest is not None:
@@ -127,7 +140,7 @@ def outcome(run: Run) -> Outcome:
                 values[name] = float(value)
         verdict = str(newest.metrics.get("collapse", {}).get("verdict", ""))
         try:
-            values |= _from_drift(newest)
+            values |= _from_drift(drift(newest), newest)
         except (RunError, DriftError) as error:
             problem = str(error)
     return Outcome(
@@ -191,51 +204,8 @@ def line_label(line: Sequence[Group], lines: Sequence[Sequence[Group]]) -> str:
     return ", ".join(parts) or f"K = {line[0].config.queue_size}"
 
 
-def table(groups: Sequence[Group]) -> pd.DataFrame:
-    """One row a group, and rows for the paper's momenta that no group has; the paper's numbers in the last column.
-
-    The paper's are ImageNet accuracies of another network: a column of their own, never averaged with ours.
-    """
-    rows = []
-    for group in groups:
-        config = group.config
-        rows.append(
-            {
-                "setting": label(group, groups),
-                "m": f"{group.momentum:g}" if config.method == "moco" else "–",
-                "negatives": f"{config.negatives:,}",
-                "runs": len(group.outcomes),
-                "step": max(o.step for o in group.outcomes),
-                **{quantity.label: group.text(name) for name, quantity in QUANTITIES.items()},
-                "chance loss": f"{group.chance:.2f}",
-                "loss floor": f"{group.floor:.2f}",
-                "collapse": group.verdict,
-                PAPER_COLUMN: _paper_text(group.momentum),
-            }
-        )
-    measured = {group.momentum for group in groups}
-    rows += [
-        {"setting": f"paper only, m = {m:g}", "m": f"{m:g}", PAPER_COLUMN: _paper_text(m)}
-        for m in paper.MOMENTUM_ABLATION
-        if m not in measured
-    ]
-    frame = pd.DataFrame(rows).astype({"runs": "Int64", "step": "Int64"})
-    text = frame.columns.difference(["runs", "step"])
-    return frame.fillna(dict.fromkeys(text, ""))
-
-
-PAPER_COLUMN = "He et al. 2019: ImageNet, %"
-
-
-def _paper_text(momentum: float) -> str:
-    if momentum not in paper.MOMENTUM_ABLATION:
-        return ""
-    accuracy = paper.MOMENTUM_ABLATION[momentum]
-    return "fails" if accuracy is None else f"{accuracy:.1f}"
-
-
-def _from_drift(checkpoint: Checkpoint) -> dict[str, float]:
-    drift = read_drift(checkpoint.drift, checkpoint.run_id, checkpoint.step)
+def _from_drift(arrays: Arrays, checkpoint: Checkpoint) -> dict[str, float]:
+    drift = read_drift(arrays, checkpoint.run_id, checkpoint.step)
     if drift is None:
         return {}
     found = {"k_star": float(drift.k_star)}

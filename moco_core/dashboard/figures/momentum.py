@@ -69,7 +69,7 @@ def quantities_by_momentum(panels: Sequence[Panel]) -> go.Figure:
     figure = make_subplots(
         rows,
         COLUMNS,
-        subplot_titles=[panel.title for panel in panels] + ["He et al. 2019: ImageNet linear probe, %"],
+        subplot_titles=[panel.title for panel in panels] + ["paper: linear, ImageNet, %"],
         horizontal_spacing=0.07,
         vertical_spacing=0.2 if rows < 3 else 0.12,
     )
@@ -79,6 +79,8 @@ def quantities_by_momentum(panels: Sequence[Panel]) -> go.Figure:
         for index, curve in enumerate(panel.curves):
             _curve(figure, curve, index, row, column, show_legend=curve.name not in named)
             named.add(curve.name)
+        if not any(math.isfinite(value) for curve in panel.curves for value in curve.mean):
+            _note(figure, "not measured yet", row, column)
         for text, value in panel.levels.items():
             figure.add_hline(
                 value,
@@ -129,7 +131,7 @@ def turnover_map(runs: Sequence[Placed]) -> go.Figure:
             hoverinfo="skip",
             showlegend=False,
         )
-        at = math.sqrt(y_low * y_high)
+        at = y_high / 1.25
         if x[0] < turnover * batch / at < x[1]:
             figure.add_annotation(
                 x=math.log10(turnover * batch / at),
@@ -137,8 +139,8 @@ def turnover_map(runs: Sequence[Placed]) -> go.Figure:
                 text=f"turnover {turnover:g}",
                 showarrow=False,
                 font={"size": 11, "color": GUIDE},
-                textangle=0,
-                xshift=30,
+                xanchor="left",
+                xshift=6,
             )
     cosine = np.array([run.gradient_cosine for run in runs])
     measured = np.isfinite(cosine)
@@ -178,7 +180,7 @@ def turnover_map(runs: Sequence[Placed]) -> go.Figure:
         type="log", range=np.log10(x).tolist(), tickvals=[10.0**-n for n in range(6)], ticktext=_tick_texts()
     )
     figure.update_yaxes(
-        type="log", range=[math.log10(y_low), math.log10(y_high)], dtick=1, exponentformat="none"
+        type="log", range=[math.log10(y_low), math.log10(y_high)], tickvals=np.unique(sizes), tickformat=","
     )
     return figure
 
@@ -294,6 +296,13 @@ def _curve(figure: go.Figure, curve: Curve, index: int, row: int, column: int, *
             row=row,
             col=column,
         )
+
+
+def _note(figure: go.Figure, text: str, row: int, column: int) -> None:
+    """A word in the middle of an empty panel."""
+    figure.add_annotation(
+        text=text, x=0.5, y=0.5, xref="x domain", yref="y domain", showarrow=False, row=row, col=column
+    )
 
 
 def _paper_panel(figure: go.Figure, row: int, column: int) -> None:

@@ -69,10 +69,11 @@ def gradient_cosine_by_length(drifts: Sequence[Drift]) -> go.Figure:
     return figure
 
 
-def drift_by_age(drifts: Sequence[Drift], *, relative: bool) -> go.Figure:
+def drift_by_age(drifts: Sequence[Drift], *, relative: bool, log: bool = False) -> go.Figure:
     """Drift of the stored keys by age, mean and 10–90 % band, with the control at age 0.
 
-    `relative` divides by the spread of the keys; a collapsed run then has no line.
+    `relative` divides by the spread of the keys; a collapsed run then has no line. A `log` axis shows runs
+    of very different drift, but no 0: neither the control nor keys of age 0.
     """
     figure = go.Figure()
     for index, drift in enumerate(drifts):
@@ -89,8 +90,9 @@ def drift_by_age(drifts: Sequence[Drift], *, relative: bool) -> go.Figure:
             name="control: written by the current weights",
             hovertemplate="control %{y:.1e}<extra></extra>",
         )
-    unit = "÷ spread of the keys (1 = two random samples)" if relative else "1 − cos(stored, now)"
-    return framed(figure, x="age (steps since written)", y=f"drift, {unit}")
+    framed(figure, x="age (steps since written)", y="drift ÷ spread" if relative else "drift, 1 − cos")
+    figure.update_yaxes(type="log" if log else "linear", exponentformat="power")
+    return figure
 
 
 def lag_by_age(drifts: Sequence[Drift]) -> go.Figure:
@@ -217,7 +219,9 @@ def k_star_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
 def oldest_drift_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
     """Drift of the oldest slots at each snapshot, divided by the spread of the keys then."""
     figure = _by_step(series, lambda drift: drift.oldest_relative, "drift %{y:.4f}")
-    return framed(figure, x="step", y="oldest slots' drift ÷ spread")
+    framed(figure, x="step", y="oldest slots' drift ÷ spread")
+    figure.update_yaxes(type="log", dtick=1, exponentformat="power")
+    return figure
 
 
 def gradient_cosine_by_eviction(drift: Drift) -> go.Figure:
@@ -254,7 +258,7 @@ def _line(
         y=y,
         customdata=customdata,
         mode="lines+markers" if len(x) < 60 else "lines",
-        name=_title(drift),
+        name=plain_html(drift.name),
         legendgroup=str(index),
         line={"color": series_colour(index), "width": 2},
         marker={"symbol": series_symbol(index), "size": 6},
@@ -275,7 +279,7 @@ def _band(figure: go.Figure, drift: Drift, index: int, profile: AgeProfile, hove
         hoverinfo="skip",
         legendgroup=str(index),
         showlegend=False,
-        name=f"{_title(drift)}, 10–90 %",
+        name=f"{plain_html(drift.name)}, 10–90 %",
     )
     _line(figure, drift, index, profile.age, profile.mean, hover=f"age %{{x:.0f}}<br>{hover}")
 
@@ -298,10 +302,6 @@ def _by_step(series: Sequence[Sequence[Drift]], value: Callable[[Drift], float],
     return figure
 
 
-def _title(drift: Drift) -> str:
-    return f"{plain_html(drift.name)}, step {drift.step}"
-
-
 def _strip_width(size: int) -> int:
     """Slots a row: a power of two that makes the strip about eight times as wide as high."""
-    return min(size, max(64, 2 ** round(math.log2(math.sqrt(8 * size)))))
+    return min(size, max(64, 2 ** math.ceil(math.log2(math.sqrt(8 * size)))))

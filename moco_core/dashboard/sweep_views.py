@@ -1,0 +1,173 @@
+"""Sweeps as the momentum page shows them: a table beside the paper's numbers, and the inputs of its charts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+from pandas.io.formats.style import Styler
+
+from moco_core import paper
+from moco_core.dashboard.figures.momentum import Curve, Panel, Placed, Timescale
+from moco_core.dashboard.palette import NEUTRAL
+from moco_core.dashboard.sweeps import QUANTITIES, Group, label, line_label, momentum_lines
+from moco_core.theory import half_life, queue_span
+
+PLOTTED = ("loss", "knn", "linear", "alignment", "uniformity", "effective_rank", "k_star")
+COMPARED = ("knn", "linear", "alignment", "uniformity", "k_star")  # of methods
+PAPER_COLUMN = "paper: linear, ImageNet, %"
+
+
+def table(groups: Sequence[Group]) -> pd.DataFrame:
+    """One row a group, and rows for the paper's momenta that no group has; the paper's numbers in the last column.
+
+    The paper's are ImageNet accuracies of another network: a column of their own, never averaged with ours.
+    """
+    rows = [_row(group, groups) for group in groups]
+    measured = {group.momentum for group in groups}
+    rows += [
+        {"setting": f"paper only, m = {m:g}", PAPER_COLUMN: _paper_text(m)}
+        for m in paper.MOMENTUM_ABLATION
+        if m not in measured
+    ]
+    return pd.DataFrame(rows).fillna("")
+
+
+def _row(group: Group, groups: Sequence[Group]) -> dict[str, str]:
+    return {
+        "setting": label(group, groups),
+        "runs": str(len(group.outcomes)),
+        QUANTITIES["linear"].label: group.text("linear"),
+        PAPER_COLUMN: _paper_text(group.momentum),
+        QUANTITIES["knn"].label: group.text("knn"),
+        "collapse": group.verdict,
+        **{QUANTITIES[name].label: group.text(name) for name in QUANTITIES if name not in ("linear", "knn")},
+        "chance loss": f"{group.chance:.2f}",
+        "loss floor": f"{group.floor:.2f}",
+        "negatives": f"{group.config.negatives:,}",
+        "step": f"{max(one.step for one in group.outcomes):,}",
+    }
+
+
+def styled(frame: pd.DataFrame) -> Styler:
+    """The table with the paper's numbers, and rows that only the paper has, in grey italics."""
+    grey = f"color: {NEUTRAL}; font-style: italic"
+    ours = frame["runs"] != ""
+
+    def paint(row: pd.Series) -> list[str]:
+        return [grey if column == PAPER_COLUMN or not ours[row.name] else "" for column in row.index]
+
+    return frame.style.apply(paint, axis=1)
+
+
+def _paper_text(momentum: float) -> str:
+    if momentum not in paper.MOMENTUM_ABLATION:
+        return ""
+    accuracy = paper.MOMENTUM_ABLATION[momentum]
+    return "fails" if accuracy is None else f"{accuracy:.1f}"
+
+
+def panels(groups: Sequence[Group]) -> list[Panel]:
+    """One panel a quantity along momentum; the loss with its chance and floor lines. MoCo runs alone."""
+    lines = momentum_lines(groups)
+    levels = {f"chance {g.chance:.2f}": g.chance for g in groups if g.config.method == "moco"}
+    levels |= {f"floor {g.floor:.2f}": g.floor for g in groups if g.config.method == "moco"}
+    return [
+        Panel(
+            QUANTITIES[name].label,
+            [
+                Curve(
+                    line_label(line, lines),
+                    [group.momentum for group in line],
+                    [group.mean(name) for group in line],
+                    [group.deviation(name) for group in line],
+                    [group.values(name).tolist() for group in line],
+                )
+                for line in lines
+            ],
+            levels if name == "loss" else {},
+        )
+        for name in PLOTTED
+    ]
+
+
+def placed(groups: Sequence[Group]) -> list[Placed]:
+    """Every MoCo run's place on the map of momentum and queue length."""
+    return [
+        Placed(
+            one.name,
+            one.config.momentum,
+            one.config.queue_size,
+            one.config.batch_size,
+            one.values.get("gradient_cosine", math.nan),
+            one.values.get("k_star", math.nan),
+        )
+        for group in groups
+        if group.config.method == "moco"
+        for one in group.outcomes
+    ]
+
+
+def timescales(groups: Sequence[Group]) -> list[Timescale]:
+    """Half-life, span and steps of every MoCo setting."""
+    return [
+        Timescale(
+            label(group, groups),
+            half_life(group.config.momentum),
+            queue_span(group.config.queue_size, group.config.batch_size),
+            group.config.steps,
+        )
+        for group in groups
+        if group.config.method == "moco"
+    ]
+
+
+def methods(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """Groups by method; one entry when there is nothing to compare."""
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        found.setdefault(group.config.method, []).append(group)
+    return found
+
+
+def method_panels(groups: Sequence[Group]) -> dict[str, list[list[float]]]:
+    """Quantity → group → values of its runs, for quantities that some run has."""
+    values = {name: [group.values(name).tolist() for group in groups] for name in COMPARED}
+    return {QUANTITIES[name].label: each for name, each in values.items() if any(each)}
+
+
+def curve_table(groups: Sequence[Group]) -> pd.DataFrame:
+    """One row a run: its settings and what it reached."""
+    return pd.DataFrame(
+        [
+            {
+                "setting": label(group, groups),
+                "run": one.run_id,
+                "method": one.config.method,
+                "momentum": one.config.momentum,
+                "queue_size": one.config.queue_size,
+                "batch_size": one.config.batch_size,
+                "temperature": one.config.temperature,
+                "seed": one.config.seed,
+                "state": one.state,
+                "step": one.step,
+                **{name: one.values.get(name, math.nan) for name in QUANTITIES},
+                "chance_loss": group.chance,
+                "loss_floor": group.floor,
+                "collapse": one.verdict,
+            }
+            for group in groups
+            for one in group.outcomes
+        ]
+    )
+
+
+def timescale_table(settings: Sequence[Timescale]) -> pd.DataFrame:
+    """One row a setting, durations in steps."""
+    return pd.DataFrame(
+        [
+            {"setting": s.name, "half_life": s.half_life, "queue_span": s.span, "steps": s.steps}
+            for s in settings
+        ]
+    )
