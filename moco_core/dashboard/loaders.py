@@ -41,7 +41,7 @@ class Embeddings:
 
 def embeddings(run: Run, checkpoint: Checkpoint) -> Embeddings:
     """The arrays of one step, one row an evaluation image; `RunError` when they can't be read."""
-    return _embeddings(*_place(checkpoint), _run=run, _checkpoint=checkpoint)
+    return _embeddings(*place(checkpoint), _run=run, _checkpoint=checkpoint)
 
 
 def eval_set(run: Run) -> EvalSet:
@@ -51,12 +51,12 @@ def eval_set(run: Run) -> EvalSet:
 
 def queue(checkpoint: Checkpoint) -> QueueSnapshot | None:
     """The queue at one step, oldest first; None for a method without one."""
-    return _queue(*_place(checkpoint), _checkpoint=checkpoint) if checkpoint.has_queue else None
+    return _queue(*place(checkpoint), _checkpoint=checkpoint) if checkpoint.has_queue else None
 
 
 def drift(checkpoint: Checkpoint) -> dict[str, Array]:
     """The staleness measured at one step; empty when none was measured."""
-    return _drift(*_place(checkpoint), _checkpoint=checkpoint)
+    return _drift(*place(checkpoint), _checkpoint=checkpoint)
 
 
 def history(run: Run) -> dict[str, Array]:
@@ -71,15 +71,16 @@ def history(run: Run) -> dict[str, Array]:
 
 def neighbours(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> tuple[Array, Array]:
     """Indices and cosines (N×k) of each evaluation image's nearest, itself left out; k is at most N − 1."""
-    return _neighbours(*_place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
+    return _neighbours(*place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
 
 
 def votes(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> Array:
     """The class that the k nearest other evaluation images vote for, N; ValueError when no label is known."""
-    return _votes(*_place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
+    return _votes(*place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
 
 
-def _place(checkpoint: Checkpoint) -> tuple[str, int, str]:
+def place(checkpoint: Checkpoint) -> tuple[str, int, str]:
+    """Where a step lies and the checksum of what it shows: the key of everything cached from it."""
     return str(checkpoint.path.parent), checkpoint.step, checkpoint.checksum
 
 
