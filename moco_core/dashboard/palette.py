@@ -21,6 +21,12 @@ SYMBOLS = ("circle", "square", "diamond", "cross", "x", "circle-open", "diamond-
 GROUP = 10  # classes that share a marker shape
 
 SEQUENTIAL = "Viridis"
+SEQUENTIAL_STOPS = tuple(  # Viridis, as stops from 0 to 1
+    (i / 8, colour)
+    for i, colour in enumerate(
+        ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
+    )
+)
 DIVERGING = ((0.0, "#0072b2"), (0.5, NEUTRAL), (1.0, "#d55e00"))
 RIGHT, WRONG = "#0072b2", "#d55e00"
 STATE_COLOURS = {

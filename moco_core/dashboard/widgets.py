@@ -101,7 +101,9 @@ def file_name(key: str) -> str:
 
 
 def _page(figure: go.Figure) -> str:
-    return figure.to_html(include_plotlyjs=True, config={"displaylogo": False})
+    return figure.to_html(
+        include_plotlyjs=True, config={"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
+    )
 
 
 def _parquet(table: pd.DataFrame) -> bytes:
