@@ -84,7 +84,7 @@ def run_multipicker(
     if not chosen and param not in st.query_params:
         remembered = st.session_state.get(_memory(param))
         if remembered is None:
-            remembered = default or _newest_sweep(offered)
+            remembered = default or [run.id for run in newest_sweep(offered)]
         chosen = [run_id for run_id in remembered if run_id in names]
     key = f"_{param}"
     st.session_state[key] = chosen
@@ -120,13 +120,32 @@ def step_slider(run: Run, *, label: str = "Step", param: str = STEP) -> Checkpoi
 
 def shown_runs() -> set[str]:
     """Ids of the runs chosen under `run` and `runs`: those that a page may be showing."""
-    several = st.session_state.get(_memory(RUNS)) or []
-    return {*several, *([one] if (one := st.session_state.get(_memory(RUN))) else [])}
+    one = st.session_state.get(_memory(RUN))
+    return {*chosen_runs(), *([one] if one else [])}
+
+
+def choose_run(run_id: str) -> None:
+    """Make this the run that pages show, as if picked in the sidebar."""
+    _publish(RUN, run_id)
+
+
+def chosen_runs() -> list[str]:
+    """Ids under `runs` in the URL, or those last chosen in this session."""
+    return st.query_params.get_all(RUNS) or st.session_state.get(_memory(RUNS)) or []
 
 
 def choose_runs(ids: Sequence[str]) -> None:
-    """Make these the runs that pages for several runs show, as if picked there."""
-    _publish(RUNS, list(ids))
+    """Make these the runs that pages for several runs show, as if picked there; none returns to the default."""
+    _publish(RUNS, list(ids) or None)
+
+
+def newest_sweep(runs: Sequence[Run]) -> list[Run]:
+    """The newest run that has something to show, with the runs of its sweep; nothing if none can be read."""
+    readable = [run for run in runs if run.problem is None]
+    if not readable:
+        return []
+    newest = next(run for run in readable if run.id == _newest_shown(readable))
+    return [run for run in readable if run.sweep == newest.sweep] if newest.sweep else [newest]
 
 
 def _wanted(param: str, options: Collection[str]) -> str | None:
@@ -171,8 +190,3 @@ def _labels(runs: Sequence[Run]) -> dict[str, str]:
 def _newest_shown(runs: Sequence[Run]) -> str:
     readable = [run for run in runs if run.problem is None]
     return next((run for run in readable if run.steps), (readable or runs)[0]).id
-
-
-def _newest_sweep(runs: Sequence[Run]) -> list[str]:
-    newest = next(run for run in runs if run.id == _newest_shown(runs))
-    return [run.id for run in runs if run.sweep == newest.sweep] if newest.sweep else [newest.id]

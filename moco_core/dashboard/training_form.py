@@ -33,8 +33,9 @@ MAIN = (
     "seed",
     "device",
 )
-MORE = tuple(f.name for f in dataclasses.fields(TrainConfig) if f.name not in MAIN)
-WIDE = ("dataset", "name", "device")
+MORE = ("name", *(f.name for f in dataclasses.fields(TrainConfig) if f.name not in (*MAIN, "name")))
+PAIRS = 2  # main fields a row, but for wide ones
+WIDE = ("dataset",)
 LABELS = {
     "dataset": "Data set",
     "momentum": "Momentum m",
@@ -56,22 +57,18 @@ OWN_FOLDER = "a folder of mine"
 def training_form() -> dict[str, Any]:
     """Draw the fields; returns the values entered, by field name, not checked yet."""
     values: dict[str, Any] = {}
-    _grid(MAIN, values)
-    with st.expander("More settings"):
-        _grid(MORE, values)
-    return values
-
-
-def _grid(names: tuple[str, ...], values: dict[str, Any]) -> None:
-    """Two fields a row, wide ones alone."""
     columns: list[Any] = []
-    for name in names:
+    for name in MAIN:
         if name in WIDE:
             values[name] = _field(name, values)
             continue
-        columns = columns or list(st.columns(2, vertical_alignment="bottom"))
+        columns = columns or list(st.columns(PAIRS))
         with columns.pop(0):
             values[name] = _field(name, values)
+    with st.expander("More settings"):
+        for name in MORE:
+            values[name] = _field(name, values)
+    return values
 
 
 def _field(name: str, values: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from moco_core import jobs
 from moco_core.config import ConfigError, TrainConfig
-from moco_core.dashboard.selection import store
+from moco_core.dashboard.selection import choose_run, choose_runs, store
 from moco_core.dashboard.text import duration, plain
 from moco_core.dashboard.training_form import training_form
 from moco_core.dashboard.training_progress import training_progress
@@ -34,7 +34,7 @@ def _form() -> None:
     runs = list(store())
     if config is not None:
         _outlook(config, runs)
-    start, sweep = st.columns(2)
+    start, sweep = st.columns((2, 3))
     off = config is None
     if start.button("Start", type="primary", width="stretch", disabled=off) and config is not None:
         _begin(config)
@@ -73,13 +73,12 @@ def _outlook(config: TrainConfig, runs: Sequence[Run]) -> None:
 def _begin(config: TrainConfig, sweep: bool = False) -> None:
     root = store().root
     try:
-        if sweep:
-            jobs.submit_sweep(config, root)
-        else:
-            jobs.submit(config, root)
+        started = jobs.submit_sweep(config, root) if sweep else [jobs.submit(config, root)]
     except (ConfigError, OSError) as error:
         st.error(f"This run can't be started: {plain(str(error))}")
         return
+    choose_run(started[0])
+    choose_runs(started)
     st.rerun(scope="app")
 
 

@@ -13,6 +13,7 @@ import streamlit as st
 
 from moco_core import jobs, theory
 from moco_core.dashboard.figures.progress import progress_chart
+from moco_core.dashboard.loaders import history
 from moco_core.dashboard.selection import shown_runs, store
 from moco_core.dashboard.text import duration, plain
 from moco_core.jobs import Desk, JobError, Ticket
@@ -52,18 +53,18 @@ def _live() -> None:
 
 def _training(run: Run, ticket: Ticket | None) -> None:
     phase = jobs.phase(run.status, ticket)
-    history = run.history()
+    logged = history(run)
     done = run.status.step / max(run.status.total_steps, 1)
     st.progress(min(done, 1.0), f"**{plain(run.name)}** · {phase}")
-    st.caption(_readout(run, history))
-    if len(history["step"]) > 1:
+    st.caption(_readout(run, logged))
+    if len(logged["step"]) > 1:
         config = run.config
         st.plotly_chart(
             progress_chart(
-                history["step"],
-                history["loss"],
-                history["positive_cosine"],
-                history["negative_cosine"],
+                logged["step"],
+                logged["loss"],
+                logged["positive_cosine"],
+                logged["negative_cosine"],
                 chance=theory.chance_loss(config.negatives),
                 floor=theory.loss_floor(config.negatives, config.temperature, config.dim),
             ),
@@ -95,19 +96,19 @@ def _waiting(run: Run) -> None:
     )
 
 
-def _readout(run: Run, history: dict[str, np.ndarray]) -> str:
+def _readout(run: Run, logged: dict[str, np.ndarray]) -> str:
     status = run.status
-    if not len(history["step"]):
+    if not len(logged["step"]):
         return f"{status.total_steps:,} steps to go; starting up."
-    rate = float(np.median(history["pairs_per_s"][-5:]))
+    rate = float(np.median(logged["pairs_per_s"][-5:]))
     left = (status.total_steps - status.step) * run.config.batch_size / rate if rate > 0 else np.inf
     parts = [
         f"step {status.step:,} of {status.total_steps:,}",
         f"{duration(left)} left" if np.isfinite(left) else "",
         f"{rate:,.0f} pairs/s",
-        f"loss {history['loss'][-1]:.3f}",
-        f"positive cosine {history['positive_cosine'][-1]:.2f}",
-        f"mean negative {history['negative_cosine'][-1]:.2f}",
+        f"loss {logged['loss'][-1]:.3f}",
+        f"positive cosine {logged['positive_cosine'][-1]:.2f}",
+        f"mean negative {logged['negative_cosine'][-1]:.2f}",
     ]
     return " · ".join(part for part in parts if part)
 

@@ -7,10 +7,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.palette import series_colour
 
-LOSS = "#4477aa"
-POSITIVE = "#228833"
-NEGATIVE = "#ee6677"
+LOSS, POSITIVE, NEGATIVE = series_colour(0), series_colour(2), series_colour(1)
 
 
 def progress_chart(

@@ -1,0 +1,61 @@
+"""The logged losses of runs, ready to be drawn or downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from moco_core.config import TrainConfig
+from moco_core.dashboard.figures.loss_curves import LossCurve
+from moco_core.dashboard.loaders import history
+from moco_core.runs import Run
+from moco_core.theory import chance_loss, loss_floor
+
+
+def logged_losses(runs: Sequence[Run]) -> list[LossCurve]:
+    """One curve for each readable run that has logged anything; names that repeat carry the run's id."""
+    names = [run.name for run in runs]
+    curves = []
+    for run in runs:
+        logged = {} if run.problem else comparable(history(run), run.config)
+        if not len(logged.get("step", ())):
+            continue
+        config = run.config
+        curves.append(
+            LossCurve(
+                run.name if names.count(run.name) == 1 else f"{run.name} · {run.id}",
+                logged["step"],
+                logged["loss"],
+                chance_loss(config.negatives),
+                loss_floor(config.negatives, config.temperature, config.dim),
+            )
+        )
+    return curves
+
+
+def comparable(logged: dict[str, np.ndarray], config: TrainConfig) -> dict[str, np.ndarray]:
+    """The part of a history in which queries met all K negatives; all of it when they never did.
+
+    With fewer negatives the loss is lower at the same quality: its rise while the queue fills says nothing.
+    """
+    full = logged["filled"] >= config.negatives
+    return {name: values[full] for name, values in logged.items()} if full.any() else logged
+
+
+def loss_rows(curves: Sequence[LossCurve]) -> pd.DataFrame:
+    """What the chart shows, one row a logged step: run, step, loss, chance, floor."""
+    parts = [
+        pd.DataFrame(
+            {
+                "run": curve.name,
+                "step": curve.step.astype(np.int64),
+                "loss": curve.loss,
+                "chance": curve.chance,
+                "floor": curve.floor,
+            }
+        )
+        for curve in curves
+    ]
+    return pd.concat(parts, ignore_index=True)

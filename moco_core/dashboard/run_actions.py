@@ -1,0 +1,70 @@
+"""What can be done with selected runs: open, rename, stop, go on, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from moco_core import jobs
+from moco_core.config import ConfigError
+from moco_core.dashboard.selection import RUN, store
+from moco_core.dashboard.text import plain
+from moco_core.jobs import JobError
+from moco_core.runs import Run, RunError, RunWriter
+
+LONGEST_NAME = 100
+
+
+def run_actions(runs: Sequence[Run]) -> None:
+    """Buttons for the selected runs; a sentence that says how to select when there are none."""
+    if not runs:
+        st.caption("Select rows by their left edge to open, compare, rename or delete runs.")
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if len(runs) == 1 and runs[0].problem is None:
+            _one(runs[0])
+        active = [run for run in runs if run.problem is None and run.status.active]
+        if active:
+            _button("Stop", ":material/stop_circle:", active, jobs.stop)
+        idle = [run for run in runs if run.problem is None and run.status.state in ("stopped", "failed")]
+        if idle:
+            _button("Go on", ":material/play_circle:", idle, jobs.resume)
+        _delete(runs)
+
+
+def _one(run: Run) -> None:
+    st.page_link(
+        "pages/projection.py", label="Open", icon=":material/scatter_plot:", query_params={RUN: run.id}
+    )
+    with st.popover("Rename", icon=":material/edit:"), st.form(f"rename-{run.id}", border=False):
+        name = st.text_input("New name", value=run.name, max_chars=LONGEST_NAME)
+        if st.form_submit_button("Rename") and name.strip() and name.strip() != run.name:
+            _attempt(lambda root, run_id: RunWriter(root / run_id).describe(name=name.strip()), [run.id])
+            st.rerun(scope="app")
+
+
+def _button(label: str, icon: str, runs: Sequence[Run], act: Callable[[Path, str], None]) -> None:
+    ids = [run.id for run in runs]
+    st.button(label, icon=icon, key=f"{label}-{'/'.join(ids)}", on_click=_attempt, args=(act, ids))
+
+
+def _delete(runs: Sequence[Run]) -> None:
+    ids = [run.id for run in runs]
+    with st.popover("Delete", icon=":material/delete:"):
+        names = ", ".join(f"**{plain(run.name)}**" for run in runs)
+        st.write(f"Delete {names} with all snapshots? This can't be undone.")
+        label = "Delete for good" if len(ids) == 1 else f"Delete {len(ids)} runs for good"
+        if st.button(label, type="primary", key=f"delete-{'/'.join(ids)}"):
+            _attempt(jobs.delete, ids)
+            st.rerun(scope="app")
+
+
+def _attempt(act: Callable[[Path, str], None], ids: Sequence[str]) -> None:
+    """Do something to each run; say in a sentence what can't be done."""
+    for run_id in ids:
+        try:
+            act(store().root, run_id)
+        except (JobError, RunError, ConfigError, OSError) as error:
+            st.toast(plain(str(error)), icon=":material/error:")

@@ -1,0 +1,185 @@
+"""The table of all runs: what each one is, how far it came and how good it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from moco_core import jobs
+from moco_core.dashboard.loaders import history
+from moco_core.dashboard.losses import comparable
+from moco_core.dashboard.selection import choose_runs, chosen_runs
+from moco_core.dashboard.text import duration
+from moco_core.jobs import Ticket
+from moco_core.runs import Run
+from moco_core.runs.files import sha256
+
+SPARK_POINTS = 60
+SIGNS = {
+    "finished": "✓",
+    "running": "●",
+    "starting": "●",
+    "queued": "◌",
+    "stopping": "◐",
+    "stopped": "◐",
+    "failed": "✕",
+    "unreadable": "✕",
+    "lost contact": "?",
+}
+METRICS = ("knn", "linear", "alignment", "uniformity")
+TEXTS = ("state", "name", "sweep", "dataset", "method", "host", "note")
+NUMBERS = ("momentum", "negatives", "temperature", "step", "loss", *METRICS)
+
+
+def runs_table(runs: Sequence[Run], tickets: Mapping[str, Ticket]) -> pd.DataFrame:
+    """One row a run, indexed by run id; values that a run does not have are missing."""
+    rows = [_row(run, tickets.get(run.id)) for run in runs]
+    table = pd.DataFrame(index=[run.id for run in runs])
+    for name in TEXTS:
+        table[name] = [row.get(name, "") for row in rows]
+    for name in NUMBERS:
+        table[name] = np.array([row.get(name) for row in rows], dtype=float)
+    table["curve"] = pd.Series([row.get("curve", []) for row in rows], index=table.index, dtype=object)
+    table["created"] = pd.to_datetime([row.get("created") for row in rows], utc=True, errors="coerce")
+    return table
+
+
+def matching(runs: Sequence[Run], text: str) -> list[Run]:
+    """The runs in whose name, id, tag, state, data set, method or encoder each word of `text` occurs."""
+    words = text.lower().split()
+    return [run for run in runs if all(word in _searched(run) for word in words)]
+
+
+def columns(table: pd.DataFrame) -> dict[str, Any]:
+    """How each column is shown, in order; None hides it. Host and note are shown when a run has one."""
+    column = st.column_config
+    return {
+        "state": column.TextColumn("State"),
+        "name": column.TextColumn("Run", width=190),
+        "sweep": column.TextColumn("Sweep", width=130) if table["sweep"].any() else None,
+        "dataset": column.TextColumn("Data set"),
+        "method": column.TextColumn("Method"),
+        "momentum": column.NumberColumn("m", format="%g", help="Momentum of the key encoder."),
+        "negatives": column.NumberColumn(
+            "K", format="%d", help="Negatives: the queue size, or B − 1 in-batch."
+        ),
+        "temperature": column.NumberColumn("τ", format="%g", help="Temperature."),
+        "step": column.NumberColumn("Steps", format="%d", help="Optimizer steps so far."),
+        "loss": column.NumberColumn(
+            "Loss",
+            format="%.3f",
+            help="Last logged InfoNCE in nats; not comparable between different K or τ.",
+        ),
+        "curve": column.LineChartColumn(
+            "Loss curve", width=110, help="Loss against step, each in its own range."
+        ),
+        "knn": column.NumberColumn("kNN", format="%.3f", help="Weighted kNN accuracy, newest snapshot."),
+        "linear": column.NumberColumn(
+            "Linear", format="%.3f", help="Accuracy of a linear probe on the features."
+        ),
+        "alignment": column.NumberColumn("Alignment", format="%.3f", help="Mean ‖x − y‖² of positive pairs."),
+        "uniformity": column.NumberColumn(
+            "Uniformity", format="%.3f", help="log mean exp(−2‖x − y‖²); lower is more uniform."
+        ),
+        "created": column.DatetimeColumn("Age", format="distance", help="When the run was made."),
+        "host": column.TextColumn("Host") if table["host"].any() else None,
+        "note": column.TextColumn("Note", width="large") if table["note"].any() else None,
+    }
+
+
+def pick_rows(table: pd.DataFrame) -> list[str]:
+    """Show the table; the ids of the rows selected in it, which the URL keeps under `runs`."""
+    shown = columns(table)
+    wanted = [row for row, run_id in enumerate(table.index) if run_id in chosen_runs()]
+    # Rows are told by position. Another list of runs is another widget, so that a selection never slips.
+    key = f"table-{sha256('/'.join(table.index).encode())[:12]}"
+    event = st.dataframe(
+        table,
+        key=key,
+        hide_index=True,
+        column_config=shown,
+        column_order=[name for name, column in shown.items() if column is not None],
+        on_select="rerun",
+        selection_mode="multi-row",
+        selection_default={"selection": {"rows": wanted}},
+        placeholder="–",
+    )
+    ids = selected_ids(event.selection.rows, list(table.index))
+    choose_runs(ids)
+    return ids
+
+
+def selected_ids(rows: Sequence[int], ids: Sequence[str]) -> list[str]:
+    """The ids at the selected positions; positions that are no longer there are left out."""
+    return [ids[row] for row in sorted(rows) if 0 <= row < len(ids)]
+
+
+def _row(run: Run, ticket: Ticket | None) -> dict[str, Any]:
+    if run.problem is not None:
+        return {"state": _state("unreadable"), "name": run.id, "note": run.problem}
+    config = run.config
+    logged = comparable(history(run), config)
+    foreign = run.status.host not in ("", jobs.this_host()) and run.status.active
+    return {
+        "state": _state(jobs.phase(run.status, ticket), run),
+        "name": run.name,
+        "sweep": run.sweep,
+        "dataset": config.dataset,
+        "method": config.method,
+        "momentum": config.momentum if config.method == "moco" else None,
+        "negatives": config.negatives,
+        "temperature": config.temperature,
+        "step": run.status.step,
+        "loss": logged["loss"][-1] if len(logged["loss"]) else None,
+        "curve": sparkline(logged["loss"]),
+        **{name: newest_metric(run, name) for name in METRICS},
+        "created": run.created,
+        "host": run.status.host if foreign else "",
+        "note": _note(run),
+    }
+
+
+def _state(phase: str, run: Run | None = None) -> str:
+    share = ""
+    if run is not None and phase in ("running", "stopping") and run.status.total_steps:
+        share = f" {run.status.step / run.status.total_steps:.0%}"
+    return f"{SIGNS.get(phase, '')} {phase}{share}"
+
+
+def _note(run: Run) -> str:
+    if run.status.error:
+        return run.status.error
+    if run.status.active and run.status.host != jobs.this_host():
+        return f"last sign of life {duration(run.status.seconds_since_heartbeat())} ago"
+    if run.damaged_steps:
+        return "damaged: " + "; ".join(f"{name}: {reason}" for name, reason in run.damaged_steps.items())
+    return ""
+
+
+def newest_metric(run: Run, name: str) -> float | None:
+    """A metric of the newest snapshot that has it, or None."""
+    for checkpoint in reversed(run.steps):
+        value = checkpoint.metrics.get(name, {}).get("value")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None
+
+
+def sparkline(values: np.ndarray, points: int = SPARK_POINTS) -> list[float]:
+    """At most `points` means over equal stretches of `values`, what is not finite left out."""
+    values = values[np.isfinite(values)]
+    if len(values) <= points:
+        return [round(float(v), 4) for v in values]
+    edges = np.linspace(0, len(values), points + 1).astype(int)
+    return [round(float(v), 4) for v in np.add.reduceat(values, edges[:-1]) / np.diff(edges)]
+
+
+def _searched(run: Run) -> str:
+    parts = [run.id, run.name, run.sweep, "unreadable" if run.problem else run.status.state]
+    if run.problem is None:
+        parts += [run.config.dataset, run.config.method, run.config.encoder]
+    return " ".join(parts).lower()
