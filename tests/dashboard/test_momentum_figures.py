@@ -1,0 +1,284 @@
+"""Sweeps are grouped, averaged and drawn beside the paper's numbers without mixing the two."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from moco_core import paper
+from moco_core.config import TrainConfig
+from moco_core.dashboard import readings, sweep_views, sweeps
+from moco_core.dashboard.figures import momentum as figures
+from moco_core.dashboard.sweeps import Group, Outcome, grouped, label, momentum_lines, outcome
+from moco_core.runs import Run
+from tests.stale_runs import write_stale_run
+from tests.synthetic import write_run
+
+
+def one(name="run", verdict="none", values=None, **config) -> Outcome:
+    settings = TrainConfig(name=name, **config)
+    reached = {"loss": 3.0, "knn": 0.5} if values is None else values
+    return Outcome(name, name, settings, "finished", 400, reached, verdict)
+
+
+@pytest.fixture
+def sweep() -> list[Group]:
+    return grouped(
+        [
+            one(
+                "a",
+                momentum=0.0,
+                verdict="complete",
+                values={"knn": 0.2, "linear": 0.3, "gradient_cosine": 0.1},
+            ),
+            one(
+                "b",
+                momentum=0.99,
+                values={"knn": 0.8, "linear": 0.9, "k_star": 1024.0, "gradient_cosine": 0.999},
+            ),
+            one("c", momentum=0.99, seed=1, values={"knn": 0.9, "linear": 0.8}),
+            one("d", momentum=0.99, queue_size=4096),
+            one("e", method="memory-bank"),
+            one("f", method="in-batch"),
+        ]
+    )
+
+
+# Grouping
+
+
+def test_runs_that_differ_in_seed_alone_are_averaged(sweep):
+    group = next(g for g in sweep if len(g.outcomes) == 2)
+    assert [o.run_id for o in group.outcomes] == ["b", "c"]
+    assert group.mean("knn") == pytest.approx(0.85)
+    assert group.deviation("knn") == pytest.approx(np.std([0.8, 0.9], ddof=1))
+    assert group.text("knn") == "0.850 ± 0.071"
+    assert group.mean("k_star") == 1024
+    assert math.isnan(group.deviation("k_star"))
+    assert group.text("k_star") == "1,024"
+    assert group.text("uniformity") == "–"
+
+
+@pytest.mark.parametrize("field", ["seed", "device", "threads", "snapshots", "drift_share", "name"])
+def test_settings_that_make_no_difference_are_ignored(field):
+    other = {"seed": 5, "device": "cpu", "threads": 1, "snapshots": 9, "drift_share": 0.5, "name": "x"}[field]
+    assert len(grouped([one("a"), one(**{"name": "b", field: other})])) == 1
+
+
+@pytest.mark.parametrize("change", [{"momentum": 0.5}, {"queue_size": 7}, {"lr": 0.1}, {"temperature": 0.1}])
+def test_settings_that_make_a_difference_are_kept_apart(change):
+    assert len(grouped([one("a"), one("b", **change)])) == 2
+
+
+def test_what_a_method_ignores_does_not_tell_runs_apart():
+    assert (
+        len(grouped([one("a", method="in-batch"), one("b", method="in-batch", momentum=0.5, queue_size=9)]))
+        == 1
+    )
+    assert len(grouped([one("a", method="memory-bank"), one("b", method="memory-bank", momentum=0.5)])) == 1
+    assert len(grouped([one("a", method="memory-bank"), one("b", method="memory-bank", queue_size=9)])) == 2
+
+
+def test_groups_come_in_order_and_are_named_by_what_varies(sweep):
+    assert [label(g, sweep) for g in sweep] == [
+        "m = 0, K = 1024",
+        "m = 0.99, K = 1024",
+        "m = 0.99, K = 4096",
+        "memory-bank, K = 1024",
+        "in-batch",
+    ]
+    alone = grouped([one("a", momentum=0.9)])
+    assert label(alone[0], alone) == "m = 0.9"
+    varied = grouped([one("a", lr=0.1), one("b", lr=0.2)])
+    assert [label(g, varied) for g in varied] == ["m = 0.99, lr 0.1", "m = 0.99, lr 0.2"]
+
+
+def test_a_line_along_momentum_holds_everything_else_fixed(sweep):
+    lines = momentum_lines(sweep)
+    assert [[(g.momentum, g.config.queue_size) for g in line] for line in lines] == [
+        [(0.0, 1024), (0.99, 1024)],
+        [(0.99, 4096)],
+    ]
+    assert [sweeps.line_label(line, lines) for line in lines] == ["K = 1024", "K = 4096"]
+
+
+def test_collapse_is_of_all_runs(sweep):
+    assert [g.collapsed for g in sweep] == [True, False, False, False, False]
+    mixed = grouped([one("a", verdict="complete"), one("b", seed=1)])[0]
+    assert not mixed.collapsed
+    assert mixed.verdict == "complete, none"
+
+
+# Reading runs
+
+
+def test_an_outcome_holds_the_newest_numbers(tmp_path):
+    run = Run(write_stale_run(tmp_path, angle=0.8))
+    found = outcome(run)
+    newest = run.steps[-1]
+    assert found.step == 20
+    assert found.values["loss"] == pytest.approx(run.history()["loss"][-20:].mean())
+    assert found.values["knn"] == newest.metrics["knn"]["value"]
+    assert found.values["k_star"] == int(newest.drift["k_star"][0])
+    assert found.values["gradient_cosine"] == newest.drift["gradient_cosine"][-1]
+    assert found.verdict == "none"
+    assert not found.problem
+
+
+def test_a_damaged_drift_file_costs_its_own_numbers_alone(tmp_path):
+    run = Run(write_stale_run(tmp_path))
+    path = run.steps[-1].path / "drift.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    found = outcome(run)
+    assert "damaged" in found.problem
+    assert "gradient_cosine" not in found.values
+    assert "knn" in found.values
+
+
+def test_a_run_without_snapshots_or_history_is_empty(tmp_path):
+    path = write_run(tmp_path, steps=(0,), queue=False)
+    (path / "history.jsonl").unlink()
+    for step in path.glob("step-*"):
+        (step / "manifest.json").unlink()
+    found = outcome(Run(path))
+    assert found.values == {}
+    assert found.step == 0
+
+
+def test_values_that_are_not_numbers_are_left_out(tmp_path):
+    path = write_run(tmp_path)
+    metrics = path / "step-00000020" / "metrics.json"
+    content = json.loads(metrics.read_text()) | {"knn": {"value": "high"}}
+    text = json.dumps(content)
+    metrics.write_text(text)
+    manifest = path / "step-00000020" / "manifest.json"
+    entries = json.loads(manifest.read_text())
+    entries["files"]["metrics.json"]["bytes"] = len(text)
+    manifest.write_text(json.dumps(entries))
+    assert "knn" not in outcome(Run(path)).values
+
+
+# The table
+
+
+def test_the_papers_numbers_have_a_column_of_their_own(sweep):
+    table = sweep_views.table(sweep)
+    column = sweep_views.PAPER_COLUMN
+    ours = table[table["runs"] != ""]
+    assert ours[column].tolist() == ["fails", "57.8", "57.8", "", ""]
+    theirs = table[table["runs"] == ""]
+    assert theirs[column].tolist() == ["55.2", "59.0", "58.9"]
+    assert (theirs["kNN accuracy"] == "").all()
+    assert table["collapse"].tolist()[:2] == ["complete", "none"]
+    assert ours["chance loss"].tolist()[0] == f"{math.log(1025):.2f}"
+
+
+def test_the_papers_numbers_are_painted_apart(sweep):
+    html = sweep_views.styled(sweep_views.table(sweep)).to_html()
+    assert "italic" in html
+
+
+# Figures
+
+
+def test_each_quantity_has_a_panel_and_the_paper_the_last(sweep):
+    figure = figures.quantities_by_momentum(sweep_views.panels(sweep))
+    titles = [note.text for note in figure.layout.annotations]
+    assert titles[:2] == ["loss, nats", "kNN accuracy"]
+    assert any("ImageNet" in title for title in titles)
+    assert any("not measured yet" in title for title in titles)  # alignment is missing here
+    assert any(title.startswith("chance 6.93") for title in titles)
+    assert any(title.startswith("floor") for title in titles)
+    paper_line = next(trace for trace in figure.data if trace.name == "paper (ImageNet)")
+    assert list(paper_line.y) == [a for a in paper.MOMENTUM_ABLATION.values() if a is not None]
+    knn = next(trace for trace in figure.data if trace.xaxis == "x2" and trace.mode == "lines+markers")
+    assert list(knn.x) == pytest.approx([1, 0.01])
+    assert list(knn.y) == pytest.approx([0.2, 0.85])
+    assert list(knn.error_y.array) == pytest.approx([0, np.std([0.8, 0.9], ddof=1)])
+    assert {axis.type for axis in figure.select_xaxes()} == {"log"}
+
+
+def test_an_encoder_that_never_moves_still_has_a_place(sweep):
+    still = grouped([one("a", momentum=1.0), one("b", momentum=0.5)])
+    figure = figures.quantities_by_momentum(sweep_views.panels(still))
+    knn = next(trace for trace in figure.data if trace.xaxis == "x2")
+    assert min(knn.x) == figures.SMALLEST
+    assert figures.turnover_map(sweep_views.placed(still)).data
+    assert figures.timescales(sweep_views.timescales(still)).data
+
+
+def test_the_map_places_every_run_over_lines_of_equal_turnover(sweep):
+    figure = figures.turnover_map(sweep_views.placed(sweep))
+    contours = [trace for trace in figure.data if trace.mode == "lines"]
+    assert len(contours) == len(figures.TURNOVERS)
+    for trace, turnover in zip(contours, figures.TURNOVERS, strict=True):
+        assert np.array(trace.x) * np.array(trace.y) / 128 == pytest.approx([turnover] * 2)
+    measured, unmeasured = [trace for trace in figure.data if trace.mode == "markers"]
+    assert list(measured.marker.color) == [0.1, 0.999]
+    assert list(measured.x) == pytest.approx([1, 0.01])
+    assert len(unmeasured.x) == 2
+    assert "not measured" in unmeasured.text[0]
+    assert "turnover 0.08" in measured.text[1]
+    assert not figures.turnover_map([]).data
+
+
+def test_three_clocks_stand_on_one_axis(sweep):
+    scales = sweep_views.timescales(sweep)
+    assert [(s.half_life, s.span, s.steps) for s in scales] == [
+        (0, 8, 400),
+        (pytest.approx(68.97, abs=0.01), 8, 400),
+        (pytest.approx(68.97, abs=0.01), 32, 400),
+    ]
+    figure = figures.timescales(scales)
+    marks = {trace.name: trace for trace in figure.data if trace.mode == "markers"}
+    assert list(marks["queue span K/B"].x) == [8, 8, 32]
+    assert marks["EMA half-life"].customdata[0] == "0"
+    assert 0 < marks["EMA half-life"].x[0] < 8  # drawn at the edge of the log axis
+
+
+def test_methods_stand_side_by_side(sweep):
+    names = [label(g, sweep) for g in sweep]
+    panels = sweep_views.method_panels(sweep)
+    assert list(panels) == ["kNN accuracy", "linear probe accuracy", "K*, slots"]
+    figure = figures.by_method(names, panels)
+    bars = [trace for trace in figure.data if trace.type == "bar"]
+    assert [(bar.x[0], round(bar.y[0], 3)) for bar in bars[:2]] == [(names[0], 0.2), (names[1], 0.85)]
+    dots = [trace for trace in figure.data if trace.type == "scatter" and trace.x[0] == names[1]]
+    assert list(dots[0].y) == [0.8, 0.9]
+    assert len(sweep_views.methods(sweep)) == 3
+
+
+def test_downloads_have_one_row_a_run(sweep):
+    table = sweep_views.curve_table(sweep)
+    assert table["run"].tolist() == ["a", "b", "c", "d", "e", "f"]
+    assert table["linear"].tolist()[:3] == [0.3, 0.9, 0.8]
+    assert sweep_views.timescale_table(sweep_views.timescales(sweep))["queue_span"].tolist() == [8, 8, 32]
+
+
+# Readings
+
+
+@pytest.mark.parametrize(
+    ("half_life", "span", "steps", "words"),
+    [
+        (692.8, 8, 400, "half-life is 693 steps but the run has 400: keys barely leave their start"),
+        (0, 8, 400, "follows the query encoder at once"),
+        (6.6, 8, 400, "changes visibly within one queue"),
+        (6.6, 256, 4000, "the oldest keys come from another encoder"),
+        (69, 8, 400, "well above the 8 steps a key waits and well below the run's 400"),
+        (300, 8, 400, "follow late"),
+        (math.inf, 8, 400, "never moves"),
+    ],
+)
+def test_three_durations_read_as_one_sentence(half_life, span, steps, words):
+    assert words in readings.timescales(half_life, span, steps)
+
+
+def test_the_best_setting_is_named_and_collapse_told(sweep):
+    text = readings.best_setting(sweep)
+    assert "linear probe accuracy: **0.850 ± 0.071**" in text
+    assert "Collapsed: m \\= 0" in text
+    assert "No accuracy" in readings.best_setting(grouped([one(values={"loss": 2.0})]))
+    clocks = readings.clocks(sweep_views.timescales(sweep))
+    assert clocks.count("\n") == 2
