@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from moco_core.analysis.geometry import circle_density
 from moco_core.dashboard.figures import class_profile as profile
 from moco_core.dashboard.figures.alignment_plane import StepPath, alignment_plane
-from moco_core.dashboard.figures.circle import circle_chart
+from moco_core.dashboard.figures.circle import circle_density_chart
 from moco_core.dashboard.figures.class_profile import class_profile
-from moco_core.dashboard.figures.confusion import SHOWN, clicked_cell, confusion_chart, shown_classes
+from moco_core.dashboard.figures.confusion import confusion_chart
 from moco_core.dashboard.figures.hubness import BARS, hubness_chart
 from moco_core.dashboard.figures.spectrum import Spectrum, spectrum_chart
 
@@ -85,7 +85,10 @@ def test_spectrum_draws_the_logs_given_and_a_line_at_each_rank():
         "backbone features, 4 dimensions",
     ]
     assert figure.data[0].line.dash != figure.data[1].line.dash
-    assert {"effective rank 2.5", "effective rank 3.2"} == {a.text for a in figure.layout.annotations}
+    assert [a.text for a in figure.layout.annotations] == [
+        "effective rank 2.5 (projector output)",
+        "effective rank 3.2 (backbone features)",
+    ]
 
 
 # classes
@@ -151,52 +154,33 @@ def test_hubness_bars_hold_all_samples_and_stay_few(occurrence):
 # confusion
 
 
-def test_confusion_cells_carry_the_counts_of_their_classes():
-    matrix = np.array([[8, 2], [1, 3]])
-    heat, cells = confusion_chart(matrix, ["cat", "dog"]).data
+def test_confusion_cells_carry_their_place_and_count():
+    counts = np.array([[8, 2], [1, 3]])
+    heat, cells = confusion_chart(counts, counts.sum(1), ["cat", "dog"]).data
     np.testing.assert_allclose(np.square(heat.z), [[0.8, 0.2], [0.25, 0.75]])
     assert [tuple(cell) for cell in cells.customdata] == [(0, 0, 8), (0, 1, 2), (1, 0, 1), (1, 1, 3)]
     assert list(zip(cells.y, cells.x, strict=True)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert cells.text[1] == "cat → dog"
 
 
-def test_confusion_of_a_class_without_samples_is_no_division_by_zero():
-    heat = confusion_chart(np.array([[0, 0], [1, 3]]), ["a", "b"]).data[0]
-    np.testing.assert_array_equal(heat.z[0], [0, 0])
-
-
-def test_confusion_of_many_classes_keeps_those_with_the_most_mistakes():
-    matrix = np.diag(np.full(1000, 50))
-    matrix[700, 3] = 9
-    matrix[701, 4] = 8
-    shown = shown_classes(matrix)
-    assert len(shown) == SHOWN
-    assert {3, 4, 700, 701} <= set(shown.tolist())
-    assert (np.diff(shown) > 0).all()
-    figure = confusion_chart(matrix, [f"class {i}" for i in range(1000)])
-    assert np.shape(figure.data[0].z) == (SHOWN, SHOWN)
-    assert (700, 3, 9) in {tuple(cell) for cell in figure.data[1].customdata}
-
-
-def test_confusion_share_counts_votes_for_classes_that_are_not_shown():
-    matrix = np.diag(np.full(60, 10))
-    matrix[0, 59] = 30
-    heat = confusion_chart(matrix, [str(i) for i in range(60)]).data[0]
+def test_confusion_shares_are_of_all_votes_on_the_class():
+    heat = confusion_chart(np.array([[1]]), np.array([4]), ["a"]).data[0]
     assert np.square(heat.z[0][0]) == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("data", [[3, 7, 12], {"0": 3, "1": 7, "2": 12}])
-def test_a_click_names_its_cell(data):
-    assert clicked_cell({"points": [{"x": 1, "y": 0, "customdata": data}]}) == (3, 7)
+def test_confusion_of_a_class_without_images_is_no_division_by_zero():
+    heat = confusion_chart(np.array([[0, 0], [1, 3]]), np.array([0, 4]), ["a", "b"]).data[0]
+    np.testing.assert_array_equal(heat.z[0], [0, 0])
 
 
-def test_no_click_names_no_cell():
-    assert clicked_cell({"points": []}) is None
-    assert clicked_cell({}) is None
+def test_confusion_writes_counts_only_where_they_fit():
+    few, many = (confusion_chart(np.eye(n, dtype=int), np.ones(n), ["x"] * n).data[0] for n in (20, 21))
+    assert np.shape(few.text) == (20, 20)
+    assert many.text is None
 
 
 def test_confusion_shows_names_as_text():
-    figure = confusion_chart(np.eye(2, dtype=int), ["<b>x</b>", "a & b"])
+    figure = confusion_chart(np.eye(2, dtype=int), np.ones(2), ["<b>x</b>", "a & b"])
     assert list(figure.layout.xaxis.ticktext) == ["&lt;b&gt;x&lt;/b&gt;", "a &amp; b"]
     assert figure.data[1].text[1] == "&lt;b&gt;x&lt;/b&gt; → a &amp; b"
 
@@ -204,22 +188,25 @@ def test_confusion_shows_names_as_text():
 # circle
 
 
-def test_circle_keeps_points_where_they_are_and_density_outside():
+def test_circle_shows_density_outward_and_stays_round():
     angle, density = circle_density(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]]))
-    points = np.array([[1.0, 0.0], [0.6, 0.8]])
-    figure = circle_chart(angle, density, [("a", "#111111", points[:1]), ("b", "#222222", points[1:])])
+    figure = circle_density_chart(angle, density)
     drawn = {t.name: t for t in figure.data if t.name}
-    np.testing.assert_array_equal([drawn["b"].x[0], drawn["b"].y[0]], [0.6, 0.8])
-    assert drawn["b"].marker.color == "#222222"
     radius = np.hypot(drawn["density"].x, drawn["density"].y)
     assert radius.min() >= 1 - 1e-12
     assert radius.max() == pytest.approx(1.5)
-    assert figure.layout.yaxis.scaleanchor == "x"  # a circle stays round
+    at_peak = np.argmax(radius)
+    assert drawn["density"].customdata[at_peak][1] == pytest.approx(density.max())
+    assert np.arctan2(drawn["density"].y, drawn["density"].x)[at_peak] == pytest.approx(
+        angle[density.argmax()]
+    )
+    assert (drawn["density"].x[0], drawn["density"].y[0]) == (drawn["density"].x[-1], drawn["density"].y[-1])
+    assert figure.layout.yaxis.scaleanchor == "x"
 
 
 def test_circle_of_even_density_lies_on_the_dashed_ring():
     angle = np.linspace(-np.pi, np.pi, 90, endpoint=False)
-    figure = circle_chart(angle, np.full(90, 1 / (2 * np.pi)), [])
+    figure = circle_density_chart(angle, np.full(90, 1 / (2 * np.pi)))
     drawn = {t.name: t for t in figure.data if t.name}
     np.testing.assert_allclose(np.hypot(drawn["density"].x, drawn["density"].y), 1.5)
     np.testing.assert_allclose(np.hypot(drawn["if uniform"].x, drawn["if uniform"].y), 1.5)

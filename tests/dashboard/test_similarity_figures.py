@@ -8,7 +8,6 @@ import pytest
 from moco_core.dashboard.figures.cosine_histograms import (
     Histogram,
     Weights,
-    clicked_bar,
     cosine_histograms,
     histogram_grid,
     histogram_overlay,
@@ -93,14 +92,3 @@ def test_overlay_tells_runs_by_colour_and_kinds_by_dash():
     assert a_positive.line.color == a_negative.line.color != b_positive.line.color
     assert a_positive.line.dash == b_positive.line.dash != b_negative.line.dash
     assert a_negative.name == "a: queue negatives"
-
-
-@pytest.mark.parametrize("data", [["positives", 3, 12], {"0": "positives", "1": 3, "2": 12}])
-def test_a_click_names_its_kind_and_bin(data):
-    assert clicked_bar({"points": [{"customdata": data}]}) == ("positives", 3)
-
-
-def test_no_click_names_no_bar():
-    assert clicked_bar({"points": []}) is None
-    assert clicked_bar({}) is None
-    assert clicked_bar({"points": [{"x": 0.5}]}) is None

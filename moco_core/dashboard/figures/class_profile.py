@@ -38,7 +38,7 @@ def class_profile(names: Sequence[str], alignment: np.ndarray | None, tolerance:
     if alignment is not None:
         panels.append(("alignment", "mean squared distance of two views", alignment))
     figure = make_subplots(rows=1, cols=len(panels), shared_yaxes=True, horizontal_spacing=0.03)
-    for column, (name, unit, values) in enumerate(panels, start=1):
+    for column, (name, _, values) in enumerate(panels, start=1):
         values = np.asarray(values, float)
         figure.add_scatter(
             x=values[rows],
@@ -59,11 +59,10 @@ def class_profile(names: Sequence[str], alignment: np.ndarray | None, tolerance:
             figure.add_vline(
                 float(np.nanmean(values)), line={"color": GUIDE, "dash": "dash"}, row=1, col=column
             )
-        figure.update_xaxes(title_text=f"{name}: {unit}", row=1, col=column)
     framed(figure, x="", y="", height=140 + 18 * len(rows))
     for column, (name, unit, _) in enumerate(panels, start=1):
         figure.update_xaxes(title_text=f"{name}: {unit}", row=1, col=column)
-    figure.update_yaxes(tickvals=np.arange(len(rows)), ticktext=labels, row=1, col=1)
+    figure.update_yaxes(tickvals=np.arange(len(rows)), ticktext=labels)
     figure.update_yaxes(title_text="class", row=1, col=1)
     figure.update_layout(showlegend=False, margin_t=10)
     return figure

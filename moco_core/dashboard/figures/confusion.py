@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,28 +11,21 @@ from moco_core.dashboard.figures.frame import framed
 from moco_core.dashboard.palette import SEQUENTIAL
 from moco_core.dashboard.text import plain_html
 
-SHOWN = 50
+WRITTEN = 20  # up to this many classes the counts stand in the cells
 _TICKS = np.array([0, 0.01, 0.05, 0.2, 0.5, 1])
 
 
-def shown_classes(matrix: np.ndarray, shown: int = SHOWN) -> np.ndarray:
-    """All classes, or beyond `shown` those with the most mistakes (made and received), in class order."""
-    mistakes = matrix.sum(axis=0) + matrix.sum(axis=1) - 2 * np.diag(matrix)
-    return np.sort(np.argsort(-mistakes, kind="stable")[:shown])
+def confusion_chart(counts: np.ndarray, totals: np.ndarray, names: Sequence[str]) -> go.Figure:
+    """Counts S×S of the shown classes (row: true, column: voted), coloured by share of the row's total (S).
 
-
-def confusion_chart(matrix: np.ndarray, names: Sequence[str]) -> go.Figure:
-    """Counts C×C (row: true class, column: the vote of the neighbours), coloured by share of the row.
-
-    Colour follows the square root of the share, so that rare mistakes show. A click yields the cell through
-    `clicked_cell`: an invisible marker sits on each, since heat maps themselves can't be selected.
+    Colour follows the square root of the share, so that rare mistakes show. An invisible marker with
+    `customdata` (row, column, count) sits on each cell, since heat maps themselves can't be selected.
     """
-    shown = shown_classes(matrix)
-    counts = matrix[np.ix_(shown, shown)]
-    share = counts / np.maximum(matrix.sum(axis=1)[shown, None], 1)
-    labels = [plain_html(names[i]) for i in shown]
-    at = np.arange(len(shown))
+    share = counts / np.maximum(totals, 1)[:, None]
+    labels = [plain_html(name) for name in names]
+    at = np.arange(len(names))
     column, row = (grid.ravel() for grid in np.meshgrid(at, at))
+    written = len(names) <= WRITTEN
     figure = go.Figure(
         go.Heatmap(
             z=np.sqrt(share),
@@ -45,12 +37,12 @@ def confusion_chart(matrix: np.ndarray, names: Sequence[str]) -> go.Figure:
             xgap=1,
             ygap=1,
             hoverinfo="skip",
-            text=counts if len(shown) <= 20 else None,
-            texttemplate="%{text}" if len(shown) <= 20 else None,
+            text=counts if written else None,
+            texttemplate="%{text}" if written else None,
             colorbar={
                 "title": "share of<br>the class",
                 "tickvals": np.sqrt(_TICKS),
-                "ticktext": _percent(_TICKS),
+                "ticktext": [f"{share:.0%}" for share in _TICKS],
             },
         )
     )
@@ -58,8 +50,8 @@ def confusion_chart(matrix: np.ndarray, names: Sequence[str]) -> go.Figure:
         x=column,
         y=row,
         mode="markers",
-        marker={"symbol": "square-open", "size": max(8, 300 // max(len(shown), 1)), "line": {"width": 3}},
-        customdata=np.stack([shown[row], shown[column], counts.ravel()], axis=1),
+        marker={"symbol": "square-open", "size": max(8, 300 // max(len(names), 1)), "line": {"width": 3}},
+        customdata=np.stack([row, column, counts.ravel()], axis=1),
         text=[f"{labels[r]} → {labels[c]}" for r, c in zip(row, column, strict=True)],
         opacity=0,
         selected={"marker": {"opacity": 1}},
@@ -67,22 +59,8 @@ def confusion_chart(matrix: np.ndarray, names: Sequence[str]) -> go.Figure:
         hovertemplate="%{text}: %{customdata[2]} images<extra></extra>",
         showlegend=False,
     )
-    framed(figure, x="vote of the nearest neighbours", y="true class", height=min(900, 260 + 22 * len(shown)))
+    framed(figure, x="vote of the nearest neighbours", y="true class", height=min(900, 260 + 22 * len(names)))
     figure.update_layout(hoverdistance=-1)  # the nearest centre, so a click anywhere in a cell counts
-    figure.update_xaxes(tickvals=at, ticktext=labels, side="bottom", showgrid=False, zeroline=False)
+    figure.update_xaxes(tickvals=at, ticktext=labels, showgrid=False, zeroline=False)
     figure.update_yaxes(tickvals=at, ticktext=labels, autorange="reversed", showgrid=False, zeroline=False)
     return figure
-
-
-def clicked_cell(selection: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The (true class, voted class) of a chart selection, or None when nothing is selected."""
-    for point in selection.get("points", ()):
-        data = point.get("customdata")
-        if data is not None:
-            values = list(data.values()) if isinstance(data, Mapping) else list(data)
-            return int(values[0]), int(values[1])
-    return None
-
-
-def _percent(shares: np.ndarray) -> list[str]:
-    return [f"{share:.0%}" for share in shares]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ def cosine_histograms(
 ) -> go.Figure:
     """Histograms over the bins between `edges`, and below them the softmax weight that each bin carries.
 
-    `scale` is one of `SCALES`. A click on a bar yields its kind and bin through `clicked_bar`.
+    `scale` is one of `SCALES`. Each bar has `customdata` (kind of pair, bin, count).
     """
     rows = 2 if weights else 1
     figure = make_subplots(rows=rows, cols=1, shared_xaxes=True, vertical_spacing=0.05)
@@ -114,16 +114,6 @@ def histogram_overlay(edges: np.ndarray, panels: Sequence[Panel], scale: str = "
     framed(figure, x="cosine similarity", y="", height=480)
     _scale_counts(figure.update_yaxes, scale)
     return figure
-
-
-def clicked_bar(selection: Mapping[str, Any]) -> tuple[str, int] | None:
-    """The (kind of pair, bin) of a chart selection, or None when nothing is selected."""
-    for point in selection.get("points", ()):
-        data = point.get("customdata")
-        if data is not None:
-            values = list(data.values()) if isinstance(data, Mapping) else list(data)
-            return str(values[0]), int(values[1])
-    return None
 
 
 def _drawn(edges: np.ndarray, histogram: Histogram, number: int, scale: str) -> Iterator[Any]:

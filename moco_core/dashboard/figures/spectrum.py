@@ -43,8 +43,7 @@ def spectrum_chart(spectra: Sequence[Spectrum]) -> go.Figure:
             yref="paper",
             xanchor="left",
             yanchor="bottom",
-            text=f"effective rank {spectrum.effective_rank:.1f}",
-            font={"color": colour},
+            text=f"effective rank {spectrum.effective_rank:.1f} ({plain_html(spectrum.name)})",
             showarrow=False,
         )
     framed(figure, x="index of the singular value", y="ln singular value of the covariance", height=400)
