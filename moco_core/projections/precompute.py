@@ -1,0 +1,50 @@
+"""Projections made ahead of viewing: by the trainer at its end, and from the command line."""
+
+from __future__ import annotations
+
+import sys
+
+from tqdm import tqdm
+
+from moco_core.projections.compute import ProjectionSettings
+from moco_core.projections.store import stored_projection
+from moco_core.runs import Checkpoint, Run, RunError
+
+
+def precompute(run: Run, aligned: bool = False) -> None:
+    """Store UMAP and PCA of every step, or with `aligned` the UMAP of all steps together, with a progress bar.
+
+    These are the pictures that the projection page opens with. ValueError when the run can't be read or has
+    no steps.
+    """
+    if run.problem is not None:
+        raise RunError(f"run {run.id}: {run.problem}")
+    if not run.steps:
+        raise RunError(f"run {run.id} has no step to project")
+    if aligned:
+        _with_bar(run, [(run.steps[-1], ProjectionSettings(aligned=True))])
+    else:
+        settings = (ProjectionSettings(), ProjectionSettings(method="pca"))
+        _with_bar(run, [(step, s) for step in run.steps for s in settings])
+
+
+def precompute_newest(run: Run) -> None:
+    """Store the UMAP of the newest step; says so on stderr when that can't be done, and never raises for it."""
+    if not run.steps:
+        return
+    try:
+        stored_projection(run, run.steps[-1], ProjectionSettings())
+    except ValueError as error:
+        print(f"The newest step was not projected: {error}", file=sys.stderr)
+
+
+def _with_bar(run: Run, wanted: list[tuple[Checkpoint, ProjectionSettings]]) -> None:
+    with tqdm(total=len(wanted), desc=run.id, unit="picture", dynamic_ncols=True) as bar:
+        for step, settings in wanted:
+            bar.set_postfix_str(f"step {step.step}, {settings.method}")
+
+            def progress(stage: str, share: float, name: str = f"step {step.step}") -> None:
+                bar.set_postfix_str(f"{name}: {stage.lower()} {share:.0%}")
+
+            stored_projection(run, step, settings, progress)
+            bar.update()
