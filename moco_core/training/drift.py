@@ -15,7 +15,7 @@ from moco_core.contrast.method import Dictionary, Method
 from moco_core.training.views import Views
 
 ANCHORS = 256  # queries whose gradients are compared, at most
-FORWARDS_A_STEP = 4  # a training step: two forward passes and a backward worth two
+FORWARDS_A_STEP = 5  # a training step: two forward passes, a backward worth two, two augmentations worth one
 
 
 def affordable_batches(config: TrainConfig) -> int:

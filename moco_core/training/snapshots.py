@@ -140,26 +140,29 @@ class Snapshots:
         known = labels >= 0
         if len(rows) < 2 or known.sum() < 2:
             return {}
-        bank = embed(encoder, train.images[rows.to(train.images.device)], self.device).features
-        bank_labels = train.labels.cpu()[rows].numpy()
-        held_out, held_out_labels = query.features[known], labels[known]
-        k, temperature = min(self.config.knn_k, len(bank) - 1), self.config.knn_temperature
-        predicted = neighbors.knn_predict(bank, bank_labels, held_out, k, temperature)
-        layer = {"layer": "backbone", "bank": len(bank), "count": int(known.sum())}
-        metrics: Metrics = {
-            "knn": {
-                "value": float(np.mean(predicted == held_out_labels)),
-                "k": k,
-                "temperature": temperature,
-                **layer,
-            },
-        }
+        bank = embed(encoder, train.images[rows.to(train.images.device)], self.device)
+        bank_labels, held_out_labels = train.labels.cpu()[rows].numpy(), labels[known]
+        k, temperature = min(self.config.knn_k, len(rows)), self.config.knn_temperature
+        count = {"bank": len(rows), "count": int(known.sum())}
+        metrics: Metrics = {}
+        for name, layer, space, held_out in (
+            ("knn", "projector", bank.embeddings, query.embeddings[known]),
+            ("knn_features", "backbone", bank.features, query.features[known]),
+        ):
+            predicted = neighbors.knn_predict(space, bank_labels, held_out, k, temperature)
+            accuracy = float(np.mean(predicted == held_out_labels))
+            metrics[name] = {"value": accuracy, "k": k, "temperature": temperature, "layer": layer, **count}
         tolerance = geometry.tolerance(query.embeddings[known], held_out_labels)
         if np.isfinite(tolerance):
             metrics["tolerance"] = {"value": tolerance, "layer": "projector", "count": int(known.sum())}
         if step == self.config.steps and len(np.unique(bank_labels)) > 1:
-            accuracy = linear_probe(bank, bank_labels, held_out, held_out_labels)
-            metrics["linear"] = {"value": accuracy, "probe": "logistic regression, C = 0.1", **layer}
+            accuracy = linear_probe(bank.features, bank_labels, query.features[known], held_out_labels)
+            metrics["linear"] = {
+                "value": accuracy,
+                "probe": "logistic regression, C = 0.1",
+                "layer": "backbone",
+                **count,
+            }
         return metrics
 
 
