@@ -1,0 +1,225 @@
+"""The runs page: the table, its filter, and what can be done with selected runs."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from moco_core.config import TrainConfig
+from moco_core.dashboard.figures.loss_curves import loss_curves
+from moco_core.dashboard.losses import comparable, logged_losses, loss_rows
+from moco_core.dashboard.runs_table import matching, newest_metric, runs_table, selected_ids, sparkline
+from moco_core.jobs import this_host
+from moco_core.runs import RunStore, RunWriter
+from tests.framed import button, framed, open_app, texts
+from tests.jobs.conftest import root, status, wait_for_state
+from tests.synthetic import write_run
+
+__all__ = ["framed", "root"]
+
+MARKUP = "<b>bold</b> *star* $x$"
+
+
+@pytest.fixture(autouse=True)
+def runs_root(root: Path, framed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOCO_RUNS", str(root))
+
+
+def test_no_runs_yet() -> None:
+    shown = texts(open_app())
+    assert "There are no runs here yet" in shown
+    assert "python -m moco_core train" in shown
+
+
+def test_the_table_says_what_each_run_reached(root: Path) -> None:
+    write_run(root, MARKUP, momentum=0.9, sweep="a sweep")
+    write_run(root, "no queue", queue=False, state="stopped")
+    table = open_app().dataframe[0].value
+    assert list(table.index) == ["no-queue", "b-bold-b-star-x"]
+    row = table.loc["b-bold-b-star-x"]
+    assert (row["name"], row["state"], row["sweep"], row["method"]) == (
+        MARKUP,
+        "✓ finished",
+        "a sweep",
+        "moco",
+    )
+    assert (row["momentum"], row["negatives"], row["temperature"], row["step"]) == (0.9, 32, 0.2, 20)
+    assert row["loss"] == pytest.approx(math.log(33) * (0.5 + 0.5 / 20))
+    measured = (row["knn"], row["linear"], row["alignment"], row["uniformity"])
+    assert measured == pytest.approx((0.9, 0.9, 0.5, -3))
+    assert list(row["curve"])[-1] == pytest.approx(row["loss"], abs=1e-4)
+    assert table.loc["no-queue", "state"] == "◐ stopped"
+    assert table.loc["no-queue", "negatives"] == 7  # B − 1
+    assert np.isnan(table.loc["no-queue", "momentum"])
+
+
+def test_damaged_and_foreign_runs_are_listed_with_their_reason(root: Path) -> None:
+    (write_run(root, "damaged") / "run.json").write_text("{")
+    (write_run(root, "newer schema") / "run.json").write_text('{"schema": 99, "config": {}}')
+    far = write_run(root, "far", state="running")
+    RunWriter(far).set_status(host="gpu-box", pid=1, pid_started=1.0)
+    silent = write_run(root, "silent", state="running")
+    RunWriter(silent).set_status(host="gpu-box")
+    text = (silent / "status.json").read_text()
+    heartbeat = RunStore(root)["silent"].status.heartbeat
+    (silent / "status.json").write_text(text.replace(heartbeat, "2020-01-01T00:00:00+00:00"))
+    torn = write_run(root, "torn")
+    (torn / "step-00000010" / "queue.safetensors").unlink()
+
+    table = open_app().dataframe[0].value
+    assert table.loc["damaged", "state"] == "✕ unreadable"
+    assert "not valid JSON" in table.loc["damaged", "note"]
+    assert "schema 99" in table.loc["newer-schema", "note"]
+    assert (table.loc["far", "state"], table.loc["far", "host"]) == ("● running 100%", "gpu-box")
+    assert table.loc["silent", "state"] == "? lost contact"
+    assert "last sign of life" in table.loc["silent", "note"]
+    assert "step-00000010: queue.safetensors" in table.loc["torn", "note"]
+    assert table.loc["torn", "knn"] == pytest.approx(0.9)
+
+
+def test_the_filter_keeps_runs_with_every_word(root: Path) -> None:
+    write_run(root, "alpha", momentum=0.5)
+    write_run(root, "beta", state="failed", encoder="resnet18")
+    (write_run(root, "gamma") / "status.json").write_text("[]")
+    opened = open_app(filter="resnet FAILED")
+    assert list(opened.dataframe[0].value.index) == ["beta"]
+    opened.text_input(key="filter").set_value("unreadable").run()
+    assert list(opened.dataframe[0].value.index) == ["gamma"]
+    opened.text_input(key="filter").set_value("delta").run()
+    assert "No run matches this filter." in texts(opened)
+    assert [run.id for run in matching(list(RunStore(root)), "")] == ["gamma", "beta", "alpha"]
+
+
+def test_selected_runs_are_kept_in_the_url(root: Path) -> None:
+    for name in ("a", "b", "c"):
+        write_run(root, name)
+    opened = open_app(runs=["a", "c"])
+    assert opened.query_params["runs"] == ["c", "a"]  # in the order of the table
+    labels = {b.label for b in opened.button}
+    assert "Delete 2 runs for good" in labels
+    assert "Rename" not in labels
+
+
+def test_selection_tells_rows_by_position() -> None:
+    assert selected_ids([2, 0], ["a", "b", "c"]) == ["a", "c"]
+    assert selected_ids([5], ["a"]) == []
+
+
+def test_rename(root: Path) -> None:
+    write_run(root, "old name")
+    opened = open_app(runs="old-name")
+    (field,) = [t for t in opened.text_input if t.label == "New name"]
+    assert field.value == "old name"
+    field.set_value(MARKUP)
+    button(opened, "Rename").click().run()
+    assert not opened.exception
+    assert RunStore(root)["old-name"].name == MARKUP
+    assert opened.dataframe[0].value.loc["old-name", "name"] == MARKUP
+    assert opened.sidebar.selectbox[0].options == [MARKUP]
+
+
+def test_delete_asks_and_then_deletes_what_was_selected(root: Path) -> None:
+    for name in ("keep", MARKUP):
+        write_run(root, name)
+    opened = open_app(runs="b-bold-b-star-x")
+    assert f"Delete **{MARKUP}** with all snapshots?" in texts(opened)
+    button(opened, "Delete for good").click().run()
+    assert [run.id for run in RunStore(root)] == ["keep"]
+    assert not opened.exception
+    assert list(opened.dataframe[0].value.index) == ["keep"]
+    assert opened.query_params.get("run") == "keep"
+
+
+def test_a_run_that_trains_is_not_deleted(root: Path) -> None:
+    path = write_run(root, "busy", state="running")
+    RunWriter(path).set_status(host="gpu-box")
+    opened = open_app(runs="busy")
+    button(opened, "Delete for good").click().run()
+    assert path.exists()
+    assert "busy is running; stop it before deleting it" in texts(opened)
+
+
+def test_stop_of_a_run_elsewhere_is_refused_in_a_sentence(root: Path) -> None:
+    RunWriter(write_run(root, "far", state="running")).set_status(host="gpu-box")
+    opened = open_app(runs="far")
+    (stop,) = [b for b in opened.main.button if b.label == "Stop"]
+    stop.click().run()
+    assert "far is trained on gpu-box; stop it there" in texts(opened)
+    assert status(root, "far").state == "running"
+
+
+def test_a_stopped_run_goes_on(root: Path) -> None:
+    path = write_run(root, "quick", state="stopped", steps=(0, 5))
+    RunWriter(path).set_status(step=2)
+    opened = open_app(runs="quick")
+    button(opened, "Go on").click().run()
+    assert wait_for_state(root, "quick", "finished").step == 5
+
+
+def test_the_reason_of_a_failure_stands_below_the_table(root: Path) -> None:
+    RunWriter(write_run(root, "poor", state="failed")).set_status(error="the loss is nan at step 3")
+    assert "poor: the loss is nan at step 3." in texts(open_app(runs="poor"))
+
+
+def test_loss_curves_of_selected_runs_and_of_the_newest_sweep(root: Path) -> None:
+    for momentum in (0.9, 0.99):
+        write_run(root, f"m={momentum}", momentum=momentum, sweep="one")
+    assert len(open_app().get("plotly_chart")) == 1
+    runs = list(RunStore(root))
+    curves = logged_losses(runs)
+    assert [curve.name for curve in curves] == ["m=0.99", "m=0.9"]
+    assert curves[0].chance == pytest.approx(math.log(33))
+    rows = loss_rows(curves)
+    assert list(rows.columns) == ["run", "step", "loss", "chance", "floor"]
+    assert len(rows) == sum(len(curve.step) for curve in curves)
+    figure = loss_curves(curves)
+    assert [trace.name for trace in figure.data] == ["m=0.99", "m=0.9"]
+    levels = [annotation.text for annotation in figure.layout.annotations]
+    assert levels == ["chance 3.50", f"floor {curves[0].floor:.2f}"]  # equal K and τ: one line each
+
+
+def test_curves_at_different_k_each_get_their_lines(root: Path) -> None:
+    write_run(root, "<i>small</i>", queue_size=8)
+    write_run(root, "large", queue_size=16)
+    texts_drawn = [a.text for a in loss_curves(logged_losses(list(RunStore(root)))).layout.annotations]
+    assert "chance of &lt;i&gt;small&lt;/i&gt; 2.20" in texts_drawn
+    assert "chance of large 2.83" in texts_drawn
+
+
+def test_losses_count_from_the_step_at_which_the_queue_was_full() -> None:
+    config = TrainConfig(queue_size=4)
+    logged = {"step": np.arange(1.0, 6), "loss": np.arange(5.0), "filled": np.array([0, 2, 4, 4, 4.0])}
+    assert comparable(logged, config)["step"].tolist() == [3, 4, 5]
+    never = {**logged, "filled": np.array([0, 1, 2, 3, 3.0])}
+    assert comparable(never, config)["step"].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_run_without_any_log_has_no_curve(root: Path) -> None:
+    path = write_run(root, "fresh", steps=(0,))
+    (path / "history.jsonl").write_text("")
+    assert logged_losses(list(RunStore(root))) == []
+    assert "Nothing logged yet" in texts(open_app())
+
+
+def test_sparkline_keeps_the_mean() -> None:
+    values = np.random.default_rng(0).normal(size=600)
+    line = sparkline(values)
+    assert len(line) == 60
+    assert np.mean(line) == pytest.approx(values.mean(), abs=1e-4)
+    assert sparkline(np.array([1.0, np.nan, np.inf, 2.0])) == [1.0, 2.0]
+
+
+def test_newest_metric_looks_back_and_ignores_nonsense(root: Path) -> None:
+    path = write_run(root, "metrics")
+    run = RunStore(root)[path.name]
+    assert newest_metric(run, "knn") == pytest.approx(0.9)
+    assert newest_metric(run, "unheard of") is None
+
+
+def test_a_table_of_no_columns_but_damaged_runs(root: Path) -> None:
+    (write_run(root, "damaged") / "run.json").write_text("5")
+    table = runs_table(list(RunStore(root)), {})
+    assert np.isnan(table.loc["damaged", "loss"])
+    assert table.loc["damaged", "curve"] == []
+    assert this_host() not in table["host"].tolist()
