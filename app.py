@@ -19,9 +19,7 @@ PAGES = (
     ("sphere", "Sphere", ":material/public:"),
 )
 
-st.set_page_config(
-    "MoCo Lens", str(HERE / "moco_core/dashboard/icon.svg"), layout="wide", initial_sidebar_state=340
-)
+st.set_page_config("MoCo Lens", str(HERE / "moco_core/dashboard/icon.svg"), layout="wide")
 page = st.navigation(
     [
         st.Page(f"pages/{name}.py", title=title, icon=icon, url_path=name, default=name == "runs")

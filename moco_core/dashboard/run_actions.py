@@ -22,6 +22,10 @@ def run_actions(runs: Sequence[Run]) -> None:
     if not runs:
         st.caption("Select rows by their left edge to open, compare, rename or delete runs.")
         return
+    for run in runs:
+        reason = run.problem or run.status.error
+        if reason:
+            st.warning(f"{plain(run.name)}: {plain(reason)}.")
     with st.container(horizontal=True, vertical_alignment="center"):
         if len(runs) == 1 and runs[0].problem is None:
             _one(runs[0])

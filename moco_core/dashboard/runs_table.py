@@ -60,7 +60,6 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
     return {
         "state": column.TextColumn("State"),
         "name": column.TextColumn("Run", width=190),
-        "sweep": column.TextColumn("Sweep", width=130) if table["sweep"].any() else None,
         "dataset": column.TextColumn("Data set"),
         "method": column.TextColumn("Method"),
         "momentum": column.NumberColumn("m", format="%g", help="Momentum of the key encoder."),
@@ -74,9 +73,6 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
             format="%.3f",
             help="Last logged InfoNCE in nats; not comparable between different K or τ.",
         ),
-        "curve": column.LineChartColumn(
-            "Loss curve", width=110, help="Loss against step, each in its own range."
-        ),
         "knn": column.NumberColumn("kNN", format="%.3f", help="Weighted kNN accuracy, newest snapshot."),
         "linear": column.NumberColumn(
             "Linear", format="%.3f", help="Accuracy of a linear probe on the features."
@@ -85,7 +81,11 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
         "uniformity": column.NumberColumn(
             "Uniformity", format="%.3f", help="log mean exp(−2‖x − y‖²); lower is more uniform."
         ),
+        "curve": column.LineChartColumn(
+            "Loss curve", width=110, help="Loss against step, each in its own range."
+        ),
         "created": column.DatetimeColumn("Age", format="distance", help="When the run was made."),
+        "sweep": column.TextColumn("Sweep", width=130) if table["sweep"].any() else None,
         "host": column.TextColumn("Host") if table["host"].any() else None,
         "note": column.TextColumn("Note", width="large") if table["note"].any() else None,
     }

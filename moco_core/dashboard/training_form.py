@@ -62,7 +62,7 @@ def training_form() -> dict[str, Any]:
         if name in WIDE:
             values[name] = _field(name, values)
             continue
-        columns = columns or list(st.columns(PAIRS))
+        columns = columns or list(st.columns(PAIRS, vertical_alignment="bottom"))
         with columns.pop(0):
             values[name] = _field(name, values)
     with st.expander("More settings"):

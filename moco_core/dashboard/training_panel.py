@@ -34,20 +34,15 @@ def _form() -> None:
     runs = list(store())
     if config is not None:
         _outlook(config, runs)
-    start, sweep = st.columns((2, 3))
-    off = config is None
-    if start.button("Start", type="primary", width="stretch", disabled=off) and config is not None:
+    if st.button("Start", type="primary", width="stretch", disabled=config is None) and config is not None:
         _begin(config)
-    no_momentum = config is None or config.method != "moco"
-    if (
-        sweep.button(
-            "Momentum sweep",
-            width="stretch",
-            disabled=no_momentum,
-            help="Four runs, one after another, at m = 0, 0.9, 0.99 and 0.999; all else as above. Needs moco.",
-        )
-        and config is not None
-    ):
+    sweeping = st.button(
+        "Momentum sweep",
+        width="stretch",
+        disabled=config is None or config.method != "moco",
+        help="Four runs, one after another, at m = 0, 0.9, 0.99 and 0.999; all else as above. Needs moco.",
+    )
+    if sweeping and config is not None:
         _begin(config, sweep=True)
 
 
@@ -78,7 +73,7 @@ def _begin(config: TrainConfig, sweep: bool = False) -> None:
         st.error(f"This run can't be started: {plain(str(error))}")
         return
     choose_run(started[0])
-    choose_runs(started)
+    choose_runs(started if sweep else [])
     st.rerun(scope="app")
 
 
