@@ -86,6 +86,17 @@ def pairwise_cosines(x: np.ndarray) -> np.ndarray:
     return (x @ x.T)[above]
 
 
+def octahedron_loss(queue_size: int, temperature: float) -> float:
+    """InfoNCE, in nats, of six classes at rest on the corners of an octahedron, the queue holding K/6 keys of each.
+
+    `ln(1 + K/6·(1 + 4·e^{−1/τ} + e^{−2/τ}))`: against its positive at cosine 1, an anchor's negatives lie at
+    cosine 1 (its own class's keys: false negatives), 0 (four classes) and −1 (the opposite one). Draws that
+    come out unevenly make the mean loss a little smaller than this.
+    """
+    others = 1 + 4 * math.exp(-1 / temperature) + math.exp(-2 / temperature)
+    return math.log1p(queue_size / 6 * others)
+
+
 @dataclass(frozen=True)
 class SphereStep:
     """One step: which class was the anchor, what it was contrasted with, and where q and k went."""

@@ -1,0 +1,120 @@
+"""MoCo on a sphere: six classes, each a query and a key, that can be watched while they learn."""
+
+import streamlit as st
+
+from moco_core import jobs
+from moco_core.config import ConfigError, TrainConfig
+from moco_core.dashboard import curves_view
+from moco_core.dashboard import sphere_controls as controls
+from moco_core.dashboard.selection import store
+from moco_core.dashboard.sphere_curves import panels, table
+from moco_core.dashboard.sphere_formulas import formulas, vectors
+from moco_core.dashboard.sphere_lessons import lesson_of
+from moco_core.dashboard.sphere_readouts import SIDES, readouts, series
+from moco_core.dashboard.sphere_run import live_run, on_the_sphere
+from moco_core.dashboard.sphere_scene import draw_experiment
+from moco_core.dashboard.text import plain
+from moco_core.dashboard.widgets import downloads, nothing
+
+FAST, SLOW, CALM = 1 / 8, 1.0, 2.0  # seconds between looks: at the points, the curves, the formulas and training
+
+st.title("MoCo on a sphere")
+st.markdown(
+    "Momentum contrast with the images and the networks taken away. Six classes; each has a query **q** and a "
+    "key **k**, points on a sphere. A step picks one class, pulls its q towards its own k, pushes it away from "
+    "all keys in the queue, lets k follow q slowly, and puts k in the queue. Start with a lesson, then move a "
+    "slider while it runs. Drag the sphere to turn it, scroll or pinch to zoom, hover to name a point."
+)
+controls.lessons()
+rate, seed, two = controls.transport()
+settings = [controls.sliders()]
+if two:
+    settings.append(controls.sliders(2))
+for side, each in zip(SIDES, settings, strict=False):
+    if lesson := lesson_of(each):
+        st.info(f"**{lesson.name}{f' ({side})' if two else ''}.** {lesson.watch}")
+lab = controls.lab(settings, seed)
+
+
+def spheres() -> None:
+    """What moves."""
+    controls.tick(rate)
+    for number, (column, experiment) in enumerate(
+        zip(st.columns(len(lab.experiments)), lab.experiments, strict=True)
+    ):
+        with column:
+            draw_experiment(experiment, key=f"sphere{number}")
+            readouts(experiment)
+
+
+def explanation() -> None:
+    """The last step, in numbers."""
+    st.subheader("The last step, by hand")
+    for column, side, experiment in zip(
+        st.columns(len(lab.experiments)), SIDES, lab.experiments, strict=False
+    ):
+        with column:
+            if two:
+                st.markdown(f"**{side.capitalize()}**")
+            if experiment.last is None:
+                nothing("No step yet: press Step, and its numbers appear here.")
+            else:
+                st.markdown(formulas(experiment.last))
+                with st.expander("Its vectors"):
+                    st.dataframe(vectors(experiment.last), hide_index=True)
+
+
+def curves() -> None:
+    """All steps so far."""
+    drawn = series(lab.experiments)
+    st.subheader("Curves")
+    if not len(drawn[0].columns["step"]):
+        nothing("Nothing to draw yet: the curves begin with the second step, the first that has a negative.")
+        return
+    st.caption(
+        "**Left:** the loss, between *chance* ln(K+1), where nothing is told apart, and *octahedron*, its value "
+        "once the classes are as far apart as six can be and the queue is full; both move with K and τ, so losses "
+        "at different K or τ do not compare. **Middle:** the cosine of q with its positive and, on average, with "
+        "the queue. **Right:** the cosine between two classes' queries, for the closest two and on average."
+    )
+    curves_view.draw(
+        panels(drawn),
+        x_title="step",
+        summary=f"Loss and cosines over {lab.experiments[0].sphere.steps} steps.",
+        key="sphere-curves",
+    )
+    downloads("sphere-curves", lambda: table(drawn))
+
+
+moving = controls.running()
+left, right = (st.container(), st.container()) if two else st.columns([3, 2], gap="medium")
+with left:
+    st.fragment(spheres, run_every=FAST if moving else None)()
+with right:
+    st.fragment(explanation, run_every=CALM if moving else None)()
+st.fragment(curves, run_every=SLOW if moving else None)()
+
+st.header("The same on real images")
+st.markdown(
+    "An encoder whose embedding has three numbers puts real images on the same sphere. It is the same algorithm: "
+    "a step takes a batch instead of one class, the two points of a pair are two distorted views of one image, "
+    "and what moves is the encoder's weights, so that all points move at once."
+)
+if st.button("Train digits in 3-D", icon=":material/play_circle:", key="sphere.train"):
+    try:
+        st.session_state["real"] = jobs.submit(TrainConfig(dim=3, name="digits in 3-D"), store().root)
+    except (ConfigError, OSError) as error:
+        st.error(f"This run can't be started: {plain(str(error))}")
+runs = {run.id: run for run in on_the_sphere(store())}
+if not runs:
+    nothing("No run with D = 3 yet. Train one with the button: it takes about half a minute on a laptop.")
+else:
+    chosen = st.selectbox("Run", runs, format_func=lambda id: runs[id].name, key="real", bind="query-params")
+
+    def real() -> None:
+        """The chosen run as it is now."""
+        live_run(store()[chosen], key="sphere-real")
+
+    st.fragment(real, run_every=CALM if runs[chosen].status.active else None)()
+
+st.header("How it works")
