@@ -94,12 +94,9 @@ def modules_after(script: str, *arguments: str) -> set[str]:
     """Top-level modules loaded in a fresh process that has run `script`."""
     ending = "\nimport sys\nprint('loaded:', *sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run(
-        [sys.executable, "-c", script + ending, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", script + ending, *arguments], cwd=ROOT, capture_output=True, text=True
     )
+    assert done.returncode == 0, done.stderr[-3000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("loaded:")]
     return set(line.split()[1:])
 
@@ -125,7 +122,7 @@ from tests.synthetic import write_run
 os.environ["MOCO_RUNS"] = sys.argv[1]
 for momentum in (0.9, 0.99):
     write_run(Path(sys.argv[1]), f"run {momentum}", momentum=momentum, sweep="sweep")
-app = AppTest.from_file("app.py", default_timeout=120).run()
+app = AppTest.from_file(str(Path("app.py").absolute()), default_timeout=120).run()
 for path in sorted(Path("pages").glob("*.py")):
     app.switch_page(str(path)).run()
     assert not app.exception, (path, app.exception)
