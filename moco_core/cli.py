@@ -20,6 +20,9 @@ from moco_core.runs.verify import damage
 Root = Annotated[
     Path | None, arg(name="runs", help="Folder of runs; else the variable MOCO_RUNS, else checkpoints/.")
 ]
+Projected = Annotated[
+    bool, arg(help="Compute the newest projection at the end, so that the run opens at once.")
+]
 Flags = Annotated[TrainConfig, arg(name="")]
 
 
@@ -49,9 +52,10 @@ def train(
     stop_after: Annotated[
         int, arg(help="Write a checkpoint and stop after this step, to be resumed later; 0 runs to the end.")
     ] = 0,
+    project: Projected = True,
 ) -> None:
     """Train one run; the last line printed is its directory."""
-    from moco_core.training.command import train_new, train_resumed
+    from moco_core.training.command import project_newest, train_new, train_resumed
 
     folder = root or default_root()
     if resume:
@@ -59,9 +63,10 @@ def train(
         outcome = train_resumed(folder, resume, stop_after)
     else:
         outcome = train_new(config, folder, stop_after)
+    if project:
+        project_newest(outcome)
     print(outcome.path)
-    if outcome.exit_code:
-        sys.exit(outcome.exit_code)
+    _exit_code(outcome.exit_code)
 
 
 def sweep(
@@ -69,14 +74,17 @@ def sweep(
     over: Annotated[str, arg(help="The field that varies.")] = "momentum",
     values: Annotated[tuple[str, ...], arg(help="Its values, one run each.")] = ("0", "0.9", "0.99", "0.999"),
     seeds: Annotated[int, arg(help="Runs at each value, with seeds counting up from --seed.")] = 1,
-    tag: Annotated[str, arg(help="What ties the runs together; empty makes a tag from the field and the time.")] = "",
+    tag: Annotated[
+        str, arg(help="What ties the runs together; empty makes a tag from the field and the time.")
+    ] = "",
+    project: Projected = True,
     root: Root = None,
 ) -> None:
     """Train the same run at several settings of one field, tagged together, and print the results."""
     from moco_core.training.command import train_sweep
 
     configs = _variants(config, over, values, seeds)
-    _exit_code(train_sweep(configs, over, root or default_root(), tag or sweep_tag(over)))
+    _exit_code(train_sweep(configs, over, root or default_root(), tag or sweep_tag(over), project))
 
 
 def list_runs(

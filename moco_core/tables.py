@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 from moco_core.runs import Run
 from moco_core.theory import chance_loss
 
+PIPED_WIDTH = 160  # columns when the output is no terminal
 METRICS = {
     "knn": "kNN",
     "linear": "linear",
@@ -31,7 +33,7 @@ def runs_table(runs: Sequence[Run]) -> None:
         table.add_row(
             escape(run.id), run.status.state, steps, *results(run), escape(run.problem or run.status.error)
         )
-    Console().print(table)
+    console().print(table)
 
 
 def sweep_table(runs: Sequence[Run], over: str) -> None:
@@ -43,7 +45,7 @@ def sweep_table(runs: Sequence[Run], over: str) -> None:
         chance = f"{chance_loss(config.negatives):.3f}"
         value, seed = str(getattr(config, over)), str(config.seed)
         table.add_row(value, seed, run.status.state, *results(run), chance, verdict)
-    Console().print(table)
+    console().print(table)
 
 
 def results(run: Run) -> list[str]:
@@ -62,3 +64,8 @@ def _number(value: Any) -> str:
     if value is None:
         return "–"
     return str(value) if isinstance(value, int) else f"{value:.3f}"
+
+
+def console() -> Console:
+    """A console as wide as the terminal; piped output has room for every column."""
+    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)

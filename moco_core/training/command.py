@@ -40,12 +40,16 @@ def train_resumed(root: Path, run_id: str, stop_after: int = 0) -> Outcome:
     """Go on with a queued, stopped or failed run from its newest resume state."""
     run = RunWriter(root / run_id)
     if run.status.state == "finished":
-        raise ConfigError(f"run {run_id!r} is finished after {run.status.step} steps: there is nothing to resume")
+        raise ConfigError(
+            f"run {run_id!r} is finished after {run.status.step} steps: there is nothing to resume"
+        )
     with run.training(), _recording_failure(run):
         return _train(run, _prepared(run.config), stop_after)
 
 
-def train_sweep(configs: Sequence[TrainConfig], over: str, root: Path, tag: str) -> int:
+def train_sweep(
+    configs: Sequence[TrainConfig], over: str, root: Path, tag: str, projected: bool = True
+) -> int:
     """Train the configs one after another under one tag and print their results; returns an exit code."""
     from moco_core.tables import sweep_table
 
@@ -58,9 +62,20 @@ def train_sweep(configs: Sequence[TrainConfig], over: str, root: Path, tag: str)
         code = outcome.exit_code
         if code:
             break
+        if projected:
+            project_newest(outcome)
     store = RunStore(root)
     sweep_table([store[path.name] for path in paths], over)
     return code
+
+
+def project_newest(outcome: Outcome) -> None:
+    """Compute and store the newest projection of a finished run, so that it opens at once."""
+    from moco_core.projections import precompute_newest
+
+    run = RunStore(outcome.path.parent)[outcome.path.name]
+    if run.status.state == "finished":
+        precompute_newest(run)
 
 
 def _prepared(config: TrainConfig) -> Setup:
@@ -86,11 +101,7 @@ def _train(run: RunWriter, setup: Setup, stop_after: int) -> Outcome:
 
         train(run, setup, on_step=on_step, should_stop=should_stop)
     _print_shares(run)
-    if received:
-        return Outcome(run.path, 128 + received[0])
-    if run.status.state == "finished":
-        _precompute_projection(run)
-    return Outcome(run.path, 0)
+    return Outcome(run.path, 128 + received[0] if received else 0)
 
 
 @contextmanager
@@ -137,10 +148,3 @@ def _print_shares(run: RunWriter) -> None:
             f"{seconds['run']:.1f} s, of it snapshots {snapshots:.1%} (queue staleness {drift:.1%})",
             file=sys.stderr,
         )
-
-
-def _precompute_projection(run: RunWriter) -> None:
-    """Project the newest step, so that the finished run opens at once."""
-    from moco_core.projections import precompute_newest
-
-    precompute_newest(RunStore(run.path.parent)[run.run_id])

@@ -19,7 +19,6 @@ from moco_core.training.device import pick_device
 from moco_core.training.probes import spread_out
 from moco_core.training.views import Views
 
-
 SMALLEST_IMAGE = 8
 
 

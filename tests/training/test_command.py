@@ -13,7 +13,19 @@ import pytest
 from moco_core.runs import RunStore, RunWriter, schema
 from tests.synthetic import write_run
 
-QUICK = ("--batch-size", "16", "--queue-size", "40", "--dim", "8", "--eval-size", "40", "--bank-size", "60")
+QUICK = (
+    "--batch-size",
+    "16",
+    "--queue-size",
+    "40",
+    "--dim",
+    "8",
+    "--eval-size",
+    "40",
+    "--bank-size",
+    "60",
+    "--no-project",
+)
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
@@ -24,7 +36,9 @@ def moco(*words: object) -> subprocess.CompletedProcess[str]:
 
 def started(root: Path, *words: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "moco_core", "train", "--runs", str(root), *QUICK, *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
 
 
 def wait_for_step(root: Path, step: int) -> None:
@@ -37,11 +51,13 @@ def wait_for_step(root: Path, step: int) -> None:
 
 
 def test_train_prints_the_run_directory_last(tmp_path):
-    done = moco("train", "--runs", tmp_path, *QUICK, "--steps", 6, "--snapshots", 2, "--name", "my <b>run</b>")
+    words = ("--steps", 6, "--snapshots", 2, "--name", "my <b>run</b>", "--project")
+    done = moco("train", "--runs", tmp_path, *QUICK, *words)
     assert done.returncode == 0, done.stderr
     path = Path(done.stdout.splitlines()[-1])
     run = RunStore(tmp_path)[path.name]
     assert (run.name, run.status.state, run.status.step) == ("my <b>run</b>", "finished", 6)
+    assert list((path / schema.CACHE_DIR).iterdir()), "the newest step was projected"
     assert "snapshots" in done.stderr
     assert "queue staleness" in done.stderr
 
@@ -103,7 +119,7 @@ def test_stop_after_and_resume_go_on_to_the_end(tmp_path):
     changed = moco("train", "--runs", tmp_path, "--resume", run_id, "--lr", 0.5)
     assert changed.returncode == 2
     assert "a resumed run keeps its own settings: lr is 0.06 and can't become 0.5" in changed.stderr
-    assert moco("train", "--runs", tmp_path, "--resume", run_id).returncode == 0
+    assert moco("train", "--runs", tmp_path, "--resume", run_id, "--no-project").returncode == 0
     run = RunStore(tmp_path)[run_id]
     assert (run.status.state, run.history()["step"].tolist()) == ("finished", list(range(1, 9)))
     again = moco("train", "--runs", tmp_path, "--resume", run_id)

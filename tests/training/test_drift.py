@@ -109,7 +109,9 @@ def test_the_bank_reaches_back_a_whole_epoch(tmp_path):
     run = train_small(tmp_path, method="memory-bank", batch_size=256, steps=12, drift_share=1.0)
     drift = run.steps[-1].drift
     assert set(drift["age"].tolist()) >= {0, 1, 2, 3, 4}
-    assert (1 - drift["cosine_key"][drift["age"] >= 3]).mean() > (1 - drift["cosine_key"][drift["age"] == 0]).mean()
+    assert (1 - drift["cosine_key"][drift["age"] >= 3]).mean() > (
+        1 - drift["cosine_key"][drift["age"] == 0]
+    ).mean()
 
 
 def test_no_keys_no_measurement(tmp_path, setup):

@@ -145,7 +145,9 @@ def test_progress_reports_every_step(tmp_path):
     config = TrainConfig(**SMALL)
     seen = []
     loop.train(
-        RunWriter.create(tmp_path, config), prepare(config), on_step=lambda step, record: seen.append((step, record))
+        RunWriter.create(tmp_path, config),
+        prepare(config),
+        on_step=lambda step, record: seen.append((step, record)),
     )
     assert [step for step, _ in seen] == list(range(1, 13))
     assert all(record["loss"] >= 0 for _, record in seen)
