@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
@@ -30,7 +31,7 @@ def main() -> None:
     """Run the verb named on the command line."""
     # Threads that wait for each other must sleep: beside a busy program, spinning slows training tenfold.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    verbs = {
+    verbs: dict[str, Callable[..., Any]] = {
         "train": train,
         "sweep": sweep,
         "runs": list_runs,
@@ -134,13 +135,13 @@ def _variants(config: TrainConfig, over: str, values: tuple[str, ...], seeds: in
     if seeds < 1 or not values:
         raise ConfigError(f"seeds must be at least 1 and values not empty, got {seeds} and {list(values)}")
     kind = hints[over].__origin__
-    configs = []
+    configs: list[TrainConfig] = []
     for value in values:
         try:
-            parsed = value.lower() in ("true", "yes", "1") if kind is bool else kind(value)
+            parsed: Any = value.lower() in ("true", "yes", "1") if kind is bool else kind(value)
         except ValueError as error:
             raise ConfigError(f"values for {over} must be of type {kind.__name__}, got {value!r}") from error
-        configs += [replace(config, **{over: parsed}, seed=config.seed + i) for i in range(seeds)]
+        configs += [replace(config, **{over: parsed, "seed": config.seed + i}) for i in range(seeds)]
     return configs
 
 

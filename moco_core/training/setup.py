@@ -43,7 +43,7 @@ class Setup:
         channels, size = self.train.channels, self.train.image_size
         torch.manual_seed(config.seed)
         encoder = build_encoder(config.encoder, channels, size, config.dim, config.batch_norm)
-        encoder = encoder.to(self.device, memory_format=torch.channels_last)
+        encoder = encoder.to(self.device).to(memory_format=torch.channels_last)
         if config.method == "in-batch":
             return InBatch(encoder, temperature=config.temperature)
         if config.method == "memory-bank":
