@@ -21,7 +21,7 @@ def ema_update(key_module: nn.Module, query_module: nn.Module, momentum: float) 
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be at least 0 and at most 1, got {momentum}")
-    theta_k, theta_q = list(key_module.parameters()), list(query_module.parameters())
+    theta_k, theta_q = _parameters(key_module), _parameters(query_module)
     if [p.shape for p in theta_k] != [p.shape for p in theta_q]:
         raise ValueError(
             "key_module and query_module must have parameters of the same shapes, in the same order"
@@ -32,9 +32,13 @@ def ema_update(key_module: nn.Module, query_module: nn.Module, momentum: float) 
 @torch.no_grad()
 def encoder_gap(key_module: nn.Module, query_module: nn.Module) -> Tensor:
     """‖θ_q − θ_k‖ / ‖θ_q‖ over all parameters, a scalar on the device."""
-    theta_k, theta_q = list(key_module.parameters()), list(query_module.parameters())
+    theta_k, theta_q = _parameters(key_module), _parameters(query_module)
     apart = torch.stack(torch._foreach_norm(torch._foreach_sub(theta_q, theta_k))).norm()
     return apart / torch.stack(torch._foreach_norm(theta_q)).norm()
+
+
+def _parameters(module: nn.Module) -> list[Tensor]:
+    return list(module.parameters())
 
 
 class MoCo(Method):
