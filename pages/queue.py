@@ -40,6 +40,8 @@ def live() -> None:
         problem(RunError(sentence), "Left out")
 
     own, drifts = shown.own, shown.drifts
+    if collapse := readings.collapse(checkpoint.metrics):
+        st.warning(collapse, icon=":material/compress:")
     if own is None:
         nothing(measured.why_not_measured(checkpoint, shown.queue))
     else:
@@ -51,6 +53,8 @@ def live() -> None:
         tiles[3].metric("Oldest keys' drift ÷ spread", readings.number(own.oldest_relative))
         tiles[4].metric("Spread of the keys", readings.number(own.spread))
         st.caption(f"{readings.measured_share(own)} {readings.control(own.control)}")
+        if run.config.method == "memory-bank":
+            st.caption(readings.bank(shown.size, run.config.queue_size))
 
     if drifts:
         st.subheader("Does learning still see the right direction?")

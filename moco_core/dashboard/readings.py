@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,25 @@ def consistency(drift: Drift, size: int) -> str:
         f"{newest} With all of them the query is pushed {_turn(cosine)} from where fresh keys would push it "
         f"(gradient cosine {cosine:.3f}). A higher momentum keeps more keys usable; a shorter queue does "
         f"without the others.{fill}"
+    )
+
+
+def collapse(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the collapse check of this snapshot says, when it says collapse; else empty."""
+    found = metrics.get("collapse", {})
+    if found.get("verdict") != "complete":
+        return ""
+    return (
+        f"This run has collapsed at this step. {plain(str(found.get('reason', '')))} The numbers below are those "
+        "of a space in which samples can hardly be told apart."
+    )
+
+
+def bank(size: int, draws: int) -> str:
+    """What a queue is to a memory bank."""
+    return (
+        f"A memory bank has one slot a sample, {size:,} here, and each step draws {draws:,} of them as negatives. "
+        "It is shown as a queue in the order in which its slots were last written."
     )
 
 
@@ -182,7 +202,7 @@ def best_setting(groups: Sequence[Group]) -> str:
     what = QUANTITIES[quantity].label
     text = f"Best {what}: **{best.text(quantity)}** with {plain(label(best, groups))}."
     gone = [plain(label(group, groups)) for group in groups if group.collapsed]
-    return text + (f" Collapsed: {', '.join(gone)}." if gone else "")
+    return text + (f" Collapsed: {'; '.join(gone)}." if gone else "")
 
 
 METHODS = (

@@ -243,9 +243,9 @@ def test_methods_stand_side_by_side(sweep):
     assert list(panels) == ["kNN accuracy", "linear probe accuracy", "K*, slots"]
     figure = figures.by_method(names, panels)
     bars = [trace for trace in figure.data if trace.type == "bar"]
-    assert [(bar.x[0], round(bar.y[0], 3)) for bar in bars[:2]] == [(names[0], 0.2), (names[1], 0.85)]
-    dots = [trace for trace in figure.data if trace.type == "scatter" and trace.x[0] == names[1]]
-    assert list(dots[0].y) == [0.8, 0.9]
+    assert [(bar.y[0], round(bar.x[0], 3)) for bar in bars[:2]] == [(names[0], 0.2), (names[1], 0.85)]
+    dots = [trace for trace in figure.data if trace.type == "scatter" and trace.y[0] == names[1]]
+    assert list(dots[0].x) == [0.8, 0.9]
     assert len(sweep_views.methods(sweep)) == 3
 
 

@@ -160,3 +160,14 @@ def test_a_running_run_is_shown(root):
     path = write_stale_run(root, "run")
     RunWriter(path).set_status(state="running")
     assert "Spearman" in shown(open_page())
+
+
+def test_the_collapse_verdict_stands_first(root):
+    write_stale_run(root, "run", collapsed=True)
+    app = open_page()
+    assert "This run has collapsed at this step" in app.warning[0].value
+
+
+def test_a_memory_bank_is_explained(root):
+    write_stale_run(root, "run", method="memory-bank")
+    assert "A memory bank has one slot a sample, 32 here, and each step draws 32" in shown(open_page())

@@ -226,37 +226,41 @@ def timescales(settings: Sequence[Timescale]) -> go.Figure:
 
 def by_method(names: Sequence[str], panels: Mapping[str, Sequence[Sequence[float]]]) -> go.Figure:
     """Methods side by side: every run a dot, the mean a bar. `panels`: quantity → method → values of its runs."""
-    figure = make_subplots(1, max(len(panels), 1), subplot_titles=list(panels), horizontal_spacing=0.07)
+    titles = list(panels)
+    figure = make_subplots(
+        1, max(len(titles), 1), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03
+    )
     for column, by_name in enumerate(panels.values(), start=1):
+        place = {"row": 1, "col": column}
         for index, values in enumerate(by_name):
-            name = plain_html(names[index])
-            colour = series_colour(index)
-            if len(values):
-                figure.add_bar(
-                    x=[name],
-                    y=[float(np.mean(values))],
-                    marker={"color": colour, "opacity": 0.45},
-                    hovertemplate="mean %{y:.4g}<extra></extra>",
-                    showlegend=False,
-                    row=1,
-                    col=column,
-                )
-                figure.add_scatter(
-                    x=[name] * len(values),
-                    y=list(values),
-                    mode="markers",
-                    marker={
-                        "color": colour,
-                        "size": 9,
-                        "symbol": series_symbol(index),
-                        "line": {"color": GUIDE, "width": 1},
-                    },
-                    hovertemplate="%{y:.4g}<extra></extra>",
-                    showlegend=False,
-                    row=1,
-                    col=column,
-                )
-    framed(figure, x="", y="", height=330)
+            if not len(values):
+                continue
+            name, colour = plain_html(names[index]), series_colour(index)
+            figure.add_bar(
+                x=[float(np.mean(values))],
+                y=[name],
+                orientation="h",
+                marker={"color": colour, "opacity": 0.45},
+                hovertemplate="mean %{x:.4g}<extra></extra>",
+                showlegend=False,
+                **place,
+            )
+            figure.add_scatter(
+                x=list(values),
+                y=[name] * len(values),
+                mode="markers",
+                marker={
+                    "color": colour,
+                    "size": 9,
+                    "symbol": series_symbol(index),
+                    "line": {"color": GUIDE, "width": 1},
+                },
+                hovertemplate="%{x:.4g}<extra></extra>",
+                showlegend=False,
+                **place,
+            )
+    framed(figure, x="", y="", height=140 + 40 * len(names))
+    figure.update_yaxes(categoryorder="array", categoryarray=[plain_html(name) for name in reversed(names)])
     return figure
 
 

@@ -10,7 +10,8 @@ import plotly.graph_objects as go
 
 from moco_core.analysis.staleness import CONSISTENT, AgeProfile, by_age
 from moco_core.dashboard.drift import Drift
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures import frame
+from moco_core.dashboard.figures.frame import GUIDE
 from moco_core.dashboard.palette import series_colour, series_symbol
 from moco_core.dashboard.text import plain_html
 
@@ -90,8 +91,8 @@ def drift_by_age(drifts: Sequence[Drift], *, relative: bool, log: bool = False) 
             name="control: written by the current weights",
             hovertemplate="control %{y:.1e}<extra></extra>",
         )
-    framed(figure, x="age (steps since written)", y="drift ÷ spread" if relative else "drift, 1 − cos")
-    figure.update_yaxes(type="log" if log else "linear", exponentformat="power")
+    _framed(figure, x="age (steps since written)", y="drift ÷ spread" if relative else "drift, 1 − cos")
+    figure.update_yaxes(type="log" if log else "linear")
     return figure
 
 
@@ -100,7 +101,7 @@ def lag_by_age(drifts: Sequence[Drift]) -> go.Figure:
     figure = go.Figure()
     for index, drift in enumerate(drifts):
         _band(figure, drift, index, by_age(drift.age, drift.lag), "lag %{y:.5f}")
-    return framed(figure, x="age (steps since written)", y="query–key lag, 1 − cos")
+    return _framed(figure, x="age (steps since written)", y="query–key lag, 1 − cos")
 
 
 def logit_error_by_age(drifts: Sequence[Drift]) -> go.Figure:
@@ -109,7 +110,7 @@ def logit_error_by_age(drifts: Sequence[Drift]) -> go.Figure:
     for index, drift in enumerate(drifts):
         if len(drift.logit_error):
             _band(figure, drift, index, by_age(drift.age, drift.logit_error), "error %{y:.4f}")
-    return framed(figure, x="age (steps since written)", y="logit error |q·Δk|/τ")
+    return _framed(figure, x="age (steps since written)", y="logit error |q·Δk|/τ")
 
 
 def weight_by_age(drifts: Sequence[Drift]) -> go.Figure:
@@ -132,7 +133,7 @@ def weight_by_age(drifts: Sequence[Drift]) -> go.Figure:
                 customdata=total.mean * total.count,
             )
     figure.add_hline(1, line={"color": GUIDE, "dash": "dash", "width": 1.5})
-    return framed(figure, x="age (steps since written)", y="softmax weight ÷ even share")
+    return _framed(figure, x="age (steps since written)", y="softmax weight ÷ even share")
 
 
 def kl_by_length(drifts: Sequence[Drift]) -> go.Figure:
@@ -141,7 +142,7 @@ def kl_by_length(drifts: Sequence[Drift]) -> go.Figure:
     for index, drift in enumerate(drifts):
         if len(drift.kl):
             _line(figure, drift, index, drift.length, drift.kl, hover="newest %{x:,} keys<br>%{y:.2e} nats")
-    framed(figure, x="queue length, newest keys first (slots)", y="KL(stale ‖ fresh), nats")
+    _framed(figure, x="queue length, newest keys first (slots)", y="KL(stale ‖ fresh), nats")
     figure.update_xaxes(type="log", exponentformat="none", dtick=1)
     return figure
 
@@ -176,7 +177,7 @@ def queue_strip(size: int, drift: Array, age: Array, marked: Array) -> go.Figure
         customdata=cells[2],
         colorscale="Cividis",
         zmin=0,
-        colorbar={"title": {"text": "drift"}, "thickness": 12},
+        colorbar={"title": {"text": "drift"}, "thickness": 12, "exponentformat": "power"},
         hovertemplate="drift %{z:.5f}<br>age %{customdata} steps<extra></extra>",
         hoverongaps=False,
     )
@@ -194,7 +195,7 @@ def queue_strip(size: int, drift: Array, age: Array, marked: Array) -> go.Figure
             name="false negative",
             hoverinfo="skip",
         )
-    framed(figure, x="slot within a row, oldest first", y="row", height=max(190, min(560, 110 + 14 * rows)))
+    _framed(figure, x="slot within a row, oldest first", y="row", height=max(190, min(560, 110 + 14 * rows)))
     figure.update_yaxes(autorange="reversed", showgrid=False, dtick=max(1, rows // 8), zeroline=False)
     figure.update_xaxes(showgrid=False, zeroline=False)
     return figure
@@ -213,14 +214,14 @@ def k_star_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
             legendgroup=str(index),
             showlegend=False,
         )
-    return framed(figure, x="step", y="consistent length K* (slots)")
+    return _framed(figure, x="step", y="consistent length K* (slots)")
 
 
 def oldest_drift_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
     """Drift of the oldest slots at each snapshot, divided by the spread of the keys then."""
     figure = _by_step(series, lambda drift: drift.oldest_relative, "drift %{y:.4f}")
-    framed(figure, x="step", y="oldest slots' drift ÷ spread")
-    figure.update_yaxes(type="log", dtick=1, exponentformat="power")
+    _framed(figure, x="step", y="oldest slots' drift ÷ spread")
+    figure.update_yaxes(type="log", dtick=1)
     return figure
 
 
@@ -238,8 +239,15 @@ def gradient_cosine_by_eviction(drift: Drift) -> go.Figure:
             hovertemplate="%{x:,} kept<br>cosine %{y:.4f}",
         )
     figure.add_hline(CONSISTENT, line={"color": GUIDE, "dash": "dash", "width": 1.5})
-    framed(figure, x="slots kept", y="gradient cosine, stale to fresh")
+    _framed(figure, x="slots kept", y="gradient cosine, stale to fresh")
     figure.update_xaxes(type="log", exponentformat="none", dtick=1)
+    return figure
+
+
+def _framed(figure: go.Figure, *, x: str, y: str, height: int = 360) -> go.Figure:
+    """The common layout, with small numbers as powers of ten."""
+    frame.framed(figure, x=x, y=y, height=height)
+    figure.update_yaxes(exponentformat="power")
     return figure
 
 
