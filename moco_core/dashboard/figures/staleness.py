@@ -63,7 +63,7 @@ def gradient_cosine_by_length(drifts: Sequence[Drift]) -> go.Figure:
         annotation_text=f"consistent: {CONSISTENT}",
         annotation_position="bottom left",
     )
-    framed(
+    _framed(
         figure, x="queue length, newest keys first (slots)", y="gradient cosine, stale to fresh", height=420
     )
     figure.update_xaxes(type="log", exponentformat="none", dtick=1, minor={"dtick": "D1"})
