@@ -16,7 +16,11 @@ from moco_core.dashboard.sphere_scene import draw_experiment
 from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import downloads, nothing
 
-FAST, SLOW, CALM = 1 / 8, 1.0, 2.0  # seconds between looks: at the points, the curves, the formulas and training
+FAST, SLOW, CALM = (
+    1 / 8,
+    1.0,
+    2.0,
+)  # seconds between looks: at the points, the curves, the formulas and training
 
 st.title("MoCo on a sphere")
 st.markdown(
@@ -27,9 +31,7 @@ st.markdown(
 )
 controls.lessons()
 rate, seed, two = controls.transport()
-settings = [controls.sliders()]
-if two:
-    settings.append(controls.sliders(2))
+settings = [controls.sliders(number, SIDES[number] if two else "") for number in range(1 + two)]
 for side, each in zip(SIDES, settings, strict=False):
     if lesson := lesson_of(each):
         st.info(f"**{lesson.name}{f' ({side})' if two else ''}.** {lesson.watch}")
@@ -118,3 +120,48 @@ else:
     st.fragment(real, run_every=CALM if runs[chosen].status.active else None)()
 
 st.header("How it works")
+st.markdown(
+    r"""
+Each class has two points: its query $q$, which learns, and its key $k$, which only follows. A step draws one class
+as the **anchor** and asks: among my own key and the $K$ keys in the queue, which is mine? The softmax of the
+cosines over $\tau$ is the answer, $p^+$ the share that the right one gets, and $-\ln p^+$ the loss.
+
+- **Pull and push.** The step moves $q$ along $g = (1-p^+)\,k^+ - \sum_i p_i k_i$, which is the loss's downhill
+  direction times $\tau$. The surer the answer, the weaker the pull; each negative pushes with its own share. Only
+  the part along the sphere counts, for length means nothing to a cosine.
+- **Temperature.** $p_i$ falls by a factor $e$ for every $\tau$ of cosine. A small $\tau$ listens to the nearest
+  negatives alone; a large one lets all of them push alike, near or far.
+- **Momentum.** $k$ closes $1-m$ of the distance to $q$ at a time. Slow keys are what makes the queue consistent: keys
+  written long ago still lie where their class is now.
+- **Queue.** Negatives cost nothing, because they were computed for earlier steps. A longer queue knows more of
+  the space and is older on average; what matters is how far keys travel while they wait, about $(1-m)\,K$.
+- **False negatives.** A sixth of the queue belongs to the anchor's own class and pushes it away from itself.
+  The loss cannot go below the *octahedron* line for that reason.
+"""
+)
+carries, differs = st.columns(2, gap="large")
+carries.markdown(
+    r"""
+**What carries over to 128 or 2048 dimensions**
+
+- The loss, its gradient, the momentum update and the queue: training runs these very formulas.
+- What $\tau$ does, and that losses at different $K$ or $\tau$ do not compare.
+- The trade between $m$ and $K$: keys must not travel far while they wait in the queue.
+- That false negatives push apart what belongs together, in proportion to their share.
+"""
+)
+differs.markdown(
+    r"""
+**What doesn't**
+
+- *Room.* Six classes are crowded in 3-D. In $D$ dimensions $D+1$ directions can all be apart by the same cosine,
+  $-1/D$, and random ones are nearly at right angles: cosines of $0 \pm 0.09$ at $D = 128$, $\pm 0.02$ at 2048.
+- *Freedom.* Here every point moves alone. A network's weights move all points at once: that is how it learns
+  about images it never saw, and also how it collapses. With $m = 0$ these points only wander; a network ends with
+  every image in one place and its loss at $\ln(K+1)$.
+- *Classes.* Here an anchor knows its class. In training the positive is another view of the same image, and
+  classes form, if they do, because like images are encoded alike.
+- *Pace.* Here a step writes one key and moves one of six. In training a step writes $B$ keys and moves them all, so
+  a key waits $K/B$ steps, during which every key moves.
+"""
+)

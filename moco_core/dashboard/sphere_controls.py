@@ -45,9 +45,7 @@ def transport() -> tuple[float, int, bool]:
         leap = f"Fast-forward {LEAP} steps"
         st.button(leap, icon=":material/fast_forward:", on_click=_step, args=(LEAP,), key="sphere.leap")
         st.button("Reset", icon=":material/replay:", on_click=_reset, key="sphere.reset")
-        rate = st.select_slider(
-            "Steps a second", SPEEDS, 20, key="speed", bind="query-params", width=200, persist_state="session"
-        )
+        rate = st.select_slider("Steps a second", SPEEDS, 50, key="speed", bind="query-params", width=200)
         seed = st.number_input("Seed", 0, 2**31 - 1, 0, key="seed", bind="query-params", width=120)
         two = st.toggle(
             "Two spheres",
@@ -58,8 +56,10 @@ def transport() -> tuple[float, int, bool]:
     return rate, seed, two
 
 
-def sliders(number: int = 1) -> Settings:
-    """The four sliders of one of the spheres, in a row."""
+def sliders(number: int, side: str) -> Settings:
+    """The four sliders of one of the spheres (0 or 1), in a row; `side` says which it is, where there are two."""
+    if side:
+        st.markdown(f"**{side.capitalize()}**")
     values = {}
     for column, field in zip(st.columns(len(SLIDERS)), fields(Settings), strict=True):
         _, label, low, high, step, form, tip = SLIDERS[field.name]
@@ -100,12 +100,12 @@ def tick(rate: float) -> None:
 
 
 def _key(field: str, number: int) -> str:
-    return SLIDERS[field][0] + ("" if number == 1 else str(number))
+    return SLIDERS[field][0] + ("2" if number else "")
 
 
 def _teach(lesson: Lesson) -> None:
     for field in fields(Settings):
-        st.session_state[_key(field.name, 1)] = getattr(lesson.settings, field.name)
+        st.session_state[_key(field.name, 0)] = getattr(lesson.settings, field.name)
     _reset()
     st.session_state[RUNNING] = True
 

@@ -36,7 +36,7 @@ PANELS = (  # y title, reading → label, range
 def panels(series: Sequence[Series]) -> list[Panel]:
     """Three panels over the steps; a second sphere's lines are dotted."""
     marks = [
-        [Mark(f"{name}{_suffix(each, series)}", value) for each in series for name, value in _levels(each)],
+        _levels(series),
         [],
         [Mark("octahedron, closest", 0.0), Mark("octahedron, mean", -0.2)],
     ]
@@ -64,8 +64,15 @@ def table(series: Sequence[Series]) -> pd.DataFrame:
     return pd.concat([pd.DataFrame({"sphere": each.name, **each.columns}) for each in series])
 
 
-def _levels(each: Series) -> tuple[tuple[str, float], ...]:
-    return ("chance", each.chance), ("octahedron", each.octahedron)
+def _levels(series: Sequence[Series]) -> list[Mark]:
+    """The losses to compare with, once where both spheres share them."""
+    if len({(each.chance, each.octahedron) for each in series}) == 1:
+        return [Mark("chance", series[0].chance), Mark("octahedron", series[0].octahedron)]
+    return [
+        Mark(f"{name}{_suffix(each, series)}", value)
+        for each in series
+        for name, value in (("chance", each.chance), ("octahedron", each.octahedron))
+    ]
 
 
 def _suffix(each: Series, series: Sequence[Series]) -> str:

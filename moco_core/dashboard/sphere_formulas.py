@@ -27,12 +27,12 @@ def formulas(step: SphereStep) -> str:
             f"Anchor: class **{anchor}**, against the {len(scored.negatives)} keys in the queue.",
             rf"$$p^+ = \frac{{e^{{q\cdot k^+/\tau}}}}{{e^{{q\cdot k^+/\tau}} + \sum_i e^{{q\cdot k_i/\tau}}}}"
             rf" = \frac{{e^{{{scored.positive_cosine:.3f}/{tau}}}}}"
-            rf"{{{number(positive)} + {number(others)}}} = {number(scored.weights[0])},\qquad"
-            rf" L = -\ln p^+ = {number(step.loss)}$$",
+            rf"{{{number(positive)} + {number(others)}}} = {number(scored.weights[0])}$$",
+            rf"$$L = -\ln p^+ = {number(step.loss)}$$",
             heaviest(step),
             rf"$$g = (1-p^+)\,k^+ - \sum_i p_i k_i,\qquad \lVert g\rVert = {_length(scored.direction)}$$",
-            rf"$$t = g - (g\cdot q)\,q,\qquad \lVert t\rVert = {_length(across)},\qquad"
-            rf" \eta\lVert t\rVert = {number(step.step_size)}\times{_length(across)}"
+            rf"$$t = g - (g\cdot q)\,q,\qquad \lVert t\rVert = {_length(across)}$$",
+            rf"$$\eta\lVert t\rVert = {number(step.step_size)}\times{_length(across)}"
             rf" = {number(length)}$$",
             rf"$$q \leftarrow \mathrm{{normalize}}(q + \eta\,t):\ \text{{turns by }}"
             rf"{_degrees(scored.query, step.query)}$$",
@@ -46,12 +46,12 @@ def heaviest(step: SphereStep) -> str:
     """A sentence on the negative with the largest weight."""
     scored = step.contrast
     i = int(np.argmax(scored.weights[1:]))
-    age = len(scored.negatives) - 1 - i
+    age = len(scored.negatives) - i  # the newest was written by the step before
     whose = int(step.negative_classes[i])
     note = " (the anchor's own class: a *false negative*)" if whose == step.anchor else ""
     return (
         rf"Heaviest negative: $p_j = {number(scored.weights[1 + i])}$, a key of class **{LETTERS[whose]}**{note}, "
-        rf"{age} steps old, $q\cdot k_j = {scored.cosines[1 + i]:.3f}$."
+        rf"written {age} step{'s' if age > 1 else ''} before, $q\cdot k_j = {scored.cosines[1 + i]:.3f}$."
     )
 
 

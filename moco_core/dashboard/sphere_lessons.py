@@ -38,36 +38,36 @@ LESSONS = (
         "Healthy",
         Settings(),
         "The six queries drift apart and come to rest near the corners of an octahedron, the furthest apart "
-        "that six points on a sphere can be; the mean cosine between classes settles at −0.20. Each key "
-        "follows its query at a distance, so the queue holds a tight cluster a class, and it is still.",
+        "that six points on a sphere can be: the mean cosine between classes settles at −0.20. Each key follows "
+        "its query at a distance, so the queue holds one tight, still cluster a class.",
     ),
     Lesson(
         "m = 0: chasing your own tail",
         Settings(momentum=0.0),
         "Each key is a copy of its query, so the positive cosine is 1.000 from the first step on and the pull "
-        "has nothing left to do. Only the push is left, partly from a class's own old keys: the classes "
-        "wander on and on, dragging smeared tails of queued keys behind them, and never come to rest.",
+        "has nothing left to do. Only the push is left, partly from a class's own old keys: the classes wander "
+        "on and on, dragging tails of queued keys behind them, and never come to rest.",
     ),
     Lesson(
         "τ too small: only the nearest negative counts",
         Settings(temperature=0.02),
-        "All the weight falls on the few keys that are nearest to the query, mostly its own class's; a class "
-        "40° away weighs nothing. So the pushing stops once no two classes touch, and some stay close "
-        "together while half of the sphere lies empty: watch the closest two classes stay at 0.7 and more.",
+        "All the weight falls on the few keys nearest to the query, mostly its own class's; a class 40° away "
+        "weighs nothing, so nothing drives the two further apart. Watch the closest two classes stay above a "
+        "cosine of 0.6 while a large part of the sphere lies empty.",
     ),
     Lesson(
         "Queue too short",
         Settings(queue_size=1),
         "The only negative is the key of the step before, so each push points away from whichever class came "
-        "last and the classes close in on the octahedron much more slowly and jitter around it. The loss "
-        "falls below 0.2 all the same: with one negative the question is easy, so losses at different K don't compare.",
+        "last, and the classes need more than twice as many steps to spread. The loss falls below 0.2 all the "
+        "same: one negative makes an easy question, which is why losses at different K do not compare.",
     ),
     Lesson(
         "Queue too long for this m",
         Settings(queue_size=512, momentum=0.9),
-        "A quick key encoder fills a long queue with places that the classes left hundreds of steps ago: long "
-        "faded trails. The queries flee from these ghosts rather than from each other, circle forever, and "
-        "two classes often meet; at the same K, m = 0.999 comes to rest.",
+        "A quick key encoder fills a long queue with places that the classes left hundreds of steps ago: long, "
+        "fading trails. The queries flee from these ghosts rather than from each other and never come to rest; "
+        "now set m to 0.999, and at the same K they do.",
     ),
 )
 
