@@ -115,7 +115,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
     layer = left.segmented_control(
         "Neighbours in the",
         layers,
-        format_func=data.LAYERS.__getitem__,
+        format_func=loaders.LAYERS.__getitem__,
         default="query",
         required=True,
         key="layer",

@@ -12,12 +12,13 @@ import streamlit as st
 
 from moco_core.analysis import geometry, neighbors
 from moco_core.dashboard import loaders
-from moco_core.dashboard.explorer import Colour, Pane, Points, drawn_rows
 from moco_core.dashboard.figures.alignment_plane import StepPath
 from moco_core.dashboard.figures.spectrum import Spectrum
 from moco_core.dashboard.gallery import Card, card
 from moco_core.dashboard.palette import RIGHT, WRONG
+from moco_core.dashboard.points import Colour, Pane, Points
 from moco_core.dashboard.text import plain
+from moco_core.projections import drawn_rows
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError
 
 Array = np.ndarray

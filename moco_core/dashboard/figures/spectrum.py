@@ -39,15 +39,14 @@ def spectrum_chart(spectra: Sequence[Spectrum]) -> go.Figure:
         figure.add_vline(spectrum.effective_rank, line={"color": colour, "dash": "dot", "width": 1.5})
         figure.add_annotation(
             x=spectrum.effective_rank,
-            y=1 + 0.07 * number,
+            y=1 - 0.08 * number,
             yref="paper",
             xanchor="left",
-            yanchor="bottom",
+            yanchor="top",
             text=f"effective rank {spectrum.effective_rank:.1f} ({plain_html(spectrum.name)})",
             showarrow=False,
         )
     framed(figure, x="index of the singular value", y="ln singular value of the covariance", height=400)
-    figure.update_layout(margin_t=40 + 24 * len(spectra))
     return figure
 
 
