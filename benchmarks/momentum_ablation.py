@@ -42,8 +42,8 @@ SHOWN = (
     "alignment",
     "uniformity",
     "effective_rank",
-    "k_star",
-    "gradient_cosine",
+    "k_star_lowest",
+    "gradient_cosine_lowest",
 )
 
 

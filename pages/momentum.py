@@ -43,7 +43,8 @@ def live() -> None:
     st.markdown(readings.best_setting(groups))
     table = sweep_views.table(groups)
     st.caption(
-        "Each setting at its newest snapshot. The grey column is the paper's: another data set and network, for the "
+        "Each setting at its newest snapshot; the lowest K\\* and gradient cosine are those of the worst one, early "
+        "as a rule. The grey column is the paper's: another data set and network, for the "
         "order of the rows and not for their numbers."
     )
     st.dataframe(sweep_views.styled(table), hide_index=True, key="settings")
@@ -62,8 +63,8 @@ def live() -> None:
         st.subheader("Which m, which K?")
         chart(
             figures.turnover_map(sweep_views.placed(groups)),
-            "Every run by momentum and queue length, coloured by the gradient cosine of its whole queue (1: as good "
-            "as fresh keys). Along a grey line the encoder moves equally far while a key waits; the solid one is "
+            "Every run by momentum and queue length, coloured by the gradient cosine of its whole queue at the "
+            "worst snapshot (1: as good as fresh keys). Along a grey line the encoder moves equally far while a key waits; the solid one is "
             "turnover 1, and queues to its upper right are stale.",
             lambda: sweep_views.curve_table(groups),
             key="turnover_map",

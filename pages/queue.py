@@ -35,7 +35,7 @@ def live() -> None:
     if run is None or checkpoint is None:
         return
     sweep = [other.id for other in store() if run.sweep and other.sweep == run.sweep]
-    shown = measured.gather(run, checkpoint, run_multipicker("Compare with", default=[run.id, *sweep]))
+    shown = measured.gather(run, checkpoint, run_multipicker("Compare with", default=sweep or [run.id]))
     for sentence in shown.problems:
         problem(RunError(sentence), "Left out")
 

@@ -14,8 +14,8 @@ from moco_core.dashboard.palette import NEUTRAL
 from moco_core.dashboard.sweeps import QUANTITIES, Group, label, line_label, momentum_lines
 from moco_core.theory import half_life, queue_span
 
-PLOTTED = ("loss", "knn", "linear", "alignment", "uniformity", "effective_rank", "k_star")
-COMPARED = ("knn", "linear", "alignment", "uniformity", "k_star")  # of methods
+PLOTTED = ("loss", "knn", "linear", "alignment", "uniformity", "effective_rank", "k_star_lowest")
+COMPARED = ("knn", "linear", "alignment", "uniformity", "k_star_lowest")  # of methods
 PAPER_COLUMN = "paper: linear, ImageNet, %"
 
 
@@ -100,8 +100,8 @@ def placed(groups: Sequence[Group]) -> list[Placed]:
             one.config.momentum,
             one.config.queue_size,
             one.config.batch_size,
-            one.values.get("gradient_cosine", math.nan),
-            one.values.get("k_star", math.nan),
+            one.values.get("gradient_cosine_lowest", math.nan),
+            one.values.get("k_star_lowest", math.nan),
         )
         for group in groups
         if group.config.method == "moco"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from moco_core.config import TrainConfig
-from moco_core.dashboard.drift import DriftError, read_drift
+from moco_core.dashboard.drift import Drift, DriftError, read_drift
 from moco_core.runs import Checkpoint, Run, RunError
 from moco_core.theory import chance_loss, loss_floor
 
@@ -40,14 +40,18 @@ QUANTITIES: Mapping[str, Quantity] = {
     "alignment": Quantity("alignment"),
     "uniformity": Quantity("uniformity", 2),
     "effective_rank": Quantity("effective rank", 1),
-    "k_star": Quantity("K*, slots", 0),
-    "gradient_cosine": Quantity("gradient cosine, whole queue"),
+    "k_star": Quantity("K*", 0),
+    "k_star_lowest": Quantity("lowest K*", 0),
+    "gradient_cosine_lowest": Quantity("lowest gradient cosine"),
 }
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run has reached at its newest snapshot. `values` by quantity; what was not measured is absent."""
+    """What one run has reached at its newest snapshot, and the least consistent its queue was at any.
+
+    `values` by quantity; what was not measured is absent.
+    """
 
     run_id: str
     name: str
@@ -140,7 +144,7 @@ def outcome(
                 values[name] = float(value)
         verdict = str(newest.metrics.get("collapse", {}).get("verdict", ""))
         try:
-            values |= _from_drift(drift(newest), newest)
+            values |= _from_drift(read_drift(drift(step), run.id, step.step) for step in run.steps)
         except (RunError, DriftError) as error:
             problem = str(error)
     return Outcome(
@@ -204,14 +208,19 @@ def line_label(line: Sequence[Group], lines: Sequence[Sequence[Group]]) -> str:
     return ", ".join(parts) or f"K = {line[0].config.queue_size}"
 
 
-def _from_drift(arrays: Arrays, checkpoint: Checkpoint) -> dict[str, float]:
-    drift = read_drift(arrays, checkpoint.run_id, checkpoint.step)
-    if drift is None:
+def _from_drift(measured: Iterable[Drift | None]) -> dict[str, float]:
+    """K* now; and over all snapshots the lowest gradient cosine of the whole queue and the lowest K*.
+
+    A settled run keeps any queue consistent, so its worst moment tells more. Where a queue was consistent as a
+    whole, its K* is no limit: the lowest is then that of the newest snapshot.
+    """
+    drifts = [drift for drift in measured if drift is not None]
+    if not drifts:
         return {}
-    found = {"k_star": float(drift.k_star)}
-    if math.isfinite(drift.final_cosine):
-        found["gradient_cosine"] = drift.final_cosine
-    return found
+    limited = [drift.k_star for drift in drifts if drift.k_star < drift.filled]
+    found = {"k_star": drifts[-1].k_star, "k_star_lowest": min(limited, default=drifts[-1].k_star)}
+    cosines = [drift.final_cosine for drift in drifts if math.isfinite(drift.final_cosine)]
+    return found | ({"gradient_cosine_lowest": min(cosines)} if cosines else {})
 
 
 def _setting(config: TrainConfig) -> tuple[object, ...]:

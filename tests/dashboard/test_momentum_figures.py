@@ -30,12 +30,12 @@ def sweep() -> list[Group]:
                 "a",
                 momentum=0.0,
                 verdict="complete",
-                values={"knn": 0.2, "linear": 0.3, "gradient_cosine": 0.1},
+                values={"knn": 0.2, "linear": 0.3, "gradient_cosine_lowest": 0.1},
             ),
             one(
                 "b",
                 momentum=0.99,
-                values={"knn": 0.8, "linear": 0.9, "k_star": 1024.0, "gradient_cosine": 0.999},
+                values={"knn": 0.8, "linear": 0.9, "k_star_lowest": 1024.0, "gradient_cosine_lowest": 0.999},
             ),
             one("c", momentum=0.99, seed=1, values={"knn": 0.9, "linear": 0.8}),
             one("d", momentum=0.99, queue_size=4096),
@@ -54,9 +54,9 @@ def test_runs_that_differ_in_seed_alone_are_averaged(sweep):
     assert group.mean("knn") == pytest.approx(0.85)
     assert group.deviation("knn") == pytest.approx(np.std([0.8, 0.9], ddof=1))
     assert group.text("knn") == "0.850 ± 0.071"
-    assert group.mean("k_star") == 1024
-    assert math.isnan(group.deviation("k_star"))
-    assert group.text("k_star") == "1,024"
+    assert group.mean("k_star_lowest") == 1024
+    assert math.isnan(group.deviation("k_star_lowest"))
+    assert group.text("k_star_lowest") == "1,024"
     assert group.text("uniformity") == "–"
 
 
@@ -121,9 +121,18 @@ def test_an_outcome_holds_the_newest_numbers(tmp_path):
     assert found.values["loss"] == pytest.approx(run.history()["loss"][-20:].mean())
     assert found.values["knn"] == newest.metrics["knn"]["value"]
     assert found.values["k_star"] == int(newest.drift["k_star"][0])
-    assert found.values["gradient_cosine"] == newest.drift["gradient_cosine"][-1]
+    cosines = [step.drift["gradient_cosine"][-1] for step in run.steps if step.drift]
+    assert found.values["gradient_cosine_lowest"] == min(cosines) < 0.99
+    lowest = [int(step.drift["k_star"][0]) for step in run.steps if step.drift]
+    assert found.values["k_star_lowest"] == min(lowest) < 32
     assert found.verdict == "none"
     assert not found.problem
+
+
+def test_a_queue_that_was_always_consistent_has_no_lower_k_star_than_now(tmp_path):
+    run = Run(write_stale_run(tmp_path, angle=0.0, queue_size=100))
+    assert [int(step.drift["k_star"][0]) for step in run.steps if step.drift] == [80, 100]
+    assert outcome(run).values["k_star_lowest"] == 100
 
 
 def test_a_damaged_drift_file_costs_its_own_numbers_alone(tmp_path):
@@ -132,7 +141,7 @@ def test_a_damaged_drift_file_costs_its_own_numbers_alone(tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     found = outcome(run)
     assert "damaged" in found.problem
-    assert "gradient_cosine" not in found.values
+    assert "gradient_cosine_lowest" not in found.values
     assert "knn" in found.values
 
 
@@ -240,7 +249,7 @@ def test_three_clocks_stand_on_one_axis(sweep):
 def test_methods_stand_side_by_side(sweep):
     names = [label(g, sweep) for g in sweep]
     panels = sweep_views.method_panels(sweep)
-    assert list(panels) == ["kNN accuracy", "linear probe accuracy", "K*, slots"]
+    assert list(panels) == ["kNN accuracy", "linear probe accuracy", "lowest K*"]
     figure = figures.by_method(names, panels)
     bars = [trace for trace in figure.data if trace.type == "bar"]
     assert [(bar.y[0], round(bar.x[0], 3)) for bar in bars[:2]] == [(names[0], 0.2), (names[1], 0.85)]

@@ -49,8 +49,8 @@ class Placed:
     momentum: float
     queue_size: int
     batch_size: int
-    gradient_cosine: float  # NaN when not measured
-    k_star: float  # NaN when not measured
+    gradient_cosine: float  # of the whole queue, lowest over training; NaN when not measured
+    k_star: float  # lowest over training; NaN when not measured
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def quantities_by_momentum(panels: Sequence[Panel]) -> go.Figure:
 
 
 def turnover_map(runs: Sequence[Placed]) -> go.Figure:
-    """Runs by 1 − m and K, coloured by gradient cosine, over contours of turnover (1 − m)·K/B.
+    """Runs by 1 − m and K, coloured by their lowest gradient cosine, over contours of turnover (1 − m)·K/B.
 
     Contours are drawn for the batch size that most of the runs have.
     """
@@ -147,8 +147,8 @@ def turnover_map(runs: Sequence[Placed]) -> go.Figure:
     hover = [
         f"{plain_html(run.name)}<br>m = {run.momentum:g}, K = {run.queue_size:,}, B = {run.batch_size:,}"
         f"<br>turnover {(1 - run.momentum) * run.queue_size / run.batch_size:.3g}"
-        f"<br>gradient cosine {'not measured' if math.isnan(run.gradient_cosine) else f'{run.gradient_cosine:.4f}'}"
-        + ("" if math.isnan(run.k_star) else f"<br>K* = {run.k_star:,.0f}")
+        f"<br>lowest gradient cosine {'not measured' if math.isnan(run.gradient_cosine) else f'{run.gradient_cosine:.4f}'}"
+        + ("" if math.isnan(run.k_star) else f"<br>lowest K* = {run.k_star:,.0f}")
         for run in runs
     ]
     for shown, marker in (

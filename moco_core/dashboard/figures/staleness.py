@@ -221,7 +221,7 @@ def oldest_drift_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
     """Drift of the oldest slots at each snapshot, divided by the spread of the keys then."""
     figure = _by_step(series, lambda drift: drift.oldest_relative, "drift %{y:.4f}")
     _framed(figure, x="step", y="oldest slots' drift ÷ spread")
-    figure.update_yaxes(type="log", dtick=1)
+    figure.update_yaxes(type="log")
     return figure
 
 
