@@ -82,24 +82,26 @@ class KeyQueue:
         return step - self.written_steps
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The filled slots, oldest first; enough to go on exactly."""
+        """A copy of the filled slots in storage order and the next to be written: sums over the queue round alike."""
+        filled = slice(self.filled)
         return {
-            "keys": self.keys,
-            "sample_ids": self.sample_ids,
-            "labels": self.labels,
-            "written_steps": self.written_steps,
+            "keys": self._keys[filled].clone(),
+            "sample_ids": self._sample_ids[filled].clone(),
+            "labels": self._labels[filled].clone(),
+            "written_steps": self._written_steps[filled].clone(),
+            "next": torch.tensor(self._next),
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over the content that `state_dict` gave, also from a queue of another size."""
-        self.filled = self._next = 0
-        kept = {name: array[-self.size :] for name, array in state.items()}
-        count = len(kept["keys"])
-        self._keys[:count] = kept["keys"]
-        self._sample_ids[:count] = kept["sample_ids"]
-        self._labels[:count] = kept["labels"]
-        self._written_steps[:count] = kept["written_steps"]
-        self.filled, self._next = count, count % self.size
+        """Take over the content that `state_dict` gave; `ValueError` when it holds more than K slots."""
+        self.filled, self._next = len(state["keys"]), int(state["next"])
+        if self.filled > self.size:
+            raise ValueError(f"state must hold at most {self.size} slots, got {self.filled}")
+        filled = slice(self.filled)
+        self._keys[filled] = state["keys"]
+        self._sample_ids[filled] = state["sample_ids"]
+        self._labels[filled] = state["labels"]
+        self._written_steps[filled] = state["written_steps"]
 
     def _ordered(self, array: Tensor) -> Tensor:
         if self.filled < self.size:

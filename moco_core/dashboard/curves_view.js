@@ -35,11 +35,10 @@ class View {
     this.data = data;
     const style = getComputedStyle(this.root);
     this.ink = style.getPropertyValue("--st-text-color").trim() || "#31333f";
+    this.ground = style.getPropertyValue("--st-background-color").trim() || "#ffffff";
     this.font = style.getPropertyValue("--st-font").trim() || "sans-serif";
     this.canvas.setAttribute("aria-label", data.summary);
     this.canvas.dataset.last = String(data.panels[0].lines[0].x.at(-1));
-    this.columns = this.canvas.clientWidth < 640 ? 1 : data.panels.length;
-    this.root.style.setProperty("--height", `${data.height}px`);
     this.draw();
   }
 
@@ -87,7 +86,6 @@ class View {
       paper.setLineDash([5, 4]);
       this.line([left, right], [y.at(mark.value), y.at(mark.value)], 0.6);
       paper.setLineDash([]);
-      this.text(mark.label, right - 2, y.at(mark.value) + (mark.value < 0 ? 9 : -9), "right", 0, 0.75);
     }
     paper.save();
     paper.beginPath();
@@ -100,6 +98,12 @@ class View {
       this.line(line.x.map(x.at), line.y.map(y.at), 1);
     });
     paper.restore();
+    paper.setLineDash([]);
+    for (const { label, value } of panel.marks) {
+      paper.strokeStyle = this.ground;
+      paper.lineWidth = 4;
+      this.text(label, right - 2, y.at(value) + (value < 0 ? 9 : -9), "right", 0, 1, true);
+    }
     panel.lines.forEach((line, i) => {
       const at = top - 16 * (panel.lines.length - i) + 3;
       paper.strokeStyle = line.colour;
@@ -120,7 +124,7 @@ class View {
     paper.stroke();
   }
 
-  text(label, x, y, align, angle = 0, alpha = 0.85) {
+  text(label, x, y, align, angle = 0, alpha = 0.85, outlined = false) {
     const { paper } = this;
     paper.save();
     paper.globalAlpha = alpha;
@@ -128,6 +132,7 @@ class View {
     paper.textBaseline = "middle";
     paper.translate(x, y);
     paper.rotate(angle);
+    if (outlined) paper.strokeText(label, 0, 0);
     paper.fillText(label, 0, 0);
     paper.restore();
   }
@@ -174,7 +179,7 @@ function scales({ panel, left, right, top, bottom }) {
 function scale([low, high], start, end) {
   if (high <= low) high = low + 1;
   const perUnit = (end - start) / (high - low);
-  const rough = (high - low) / Math.max(2, Math.abs(end - start) / 70);
+  const rough = (high - low) / Math.max(2, Math.abs(end - start) / 50);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
   const first = Math.ceil(low / step);

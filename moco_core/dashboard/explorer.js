@@ -59,6 +59,10 @@ class Explorer {
     }
     shelf.waiting.delete(this.redraw);
     clearTimeout(this.timer);
+    this.theme = readTheme(this.root);
+    const stamp = JSON.stringify([spec, this.theme]);
+    if (stamp === this.stamp) return; // the page ran again, the picture is the same
+    this.stamp = stamp;
     this.message("");
     const samples = findPack(spec.samples);
     if (this.samples?.id !== samples.id) {
@@ -66,7 +70,6 @@ class Explorer {
       this.selected = null;
       this.sheet = loadSheet(samples);
     }
-    this.theme = readTheme(this.root);
     this.root.style.setProperty("--height", `${spec.height}px`);
     this.root.style.setProperty("--panes", spec.panes.length);
     while (this.panes.length < spec.panes.length) this.panes.push(new Pane(this));
@@ -75,7 +78,6 @@ class Explorer {
       this.root.dataset.colour = findPack(spec.panes[0].colour)?.meta.title ?? "";
       this.root.dataset.points = spec.panes.map((pane) => pane.points).join(" ");
       this.root.dataset.frame = spec.frame;
-      this.root.dataset.version = spec.version;
     });
     this.drawLegend();
     this.drawControls();
@@ -114,12 +116,12 @@ class Explorer {
   hover(pane, point) {
     const row = pane.points.arrays.samples[point];
     for (const other of this.panes) other.point(other === pane ? -1 : row);
-    const { labels, ids } = this.samples.arrays;
-    const names = this.samples.meta.names;
+    const { labels: codes, ids } = this.samples.arrays;
+    const { names } = this.samples.meta;
     this.tip.replaceChildren();
     if (row >= 0) {
       this.thumbnail(row);
-      element("b", "", this.tip, names[labels[row]] ?? "unlabelled");
+      element("b", "", this.tip, names[codes[row]] ?? "unlabelled");
       element("span", "", this.tip, `#${ids[row]}`);
     } else {
       element("b", "", this.tip, KINDS[pane.points.arrays.kinds[point]]);
@@ -132,9 +134,10 @@ class Explorer {
       const text = colour.meta.names ? (colour.meta.names[value] ?? "unlabelled") : number(value);
       element("span", "", this.tip, `${colour.meta.title}: ${text}`);
     }
-    for (const { name, array } of colour.meta.details ?? []) {
+    for (const { name, array, names: labels } of colour.meta.details) {
       const value = colour.arrays[array][point];
-      if (!Number.isNaN(value)) element("span", "", this.tip, `${name}: ${number(value)}`);
+      const text = labels ? labels[value] : Number.isNaN(value) ? undefined : number(value);
+      if (text !== undefined) element("span", "", this.tip, `${name}: ${text}`);
     }
     this.place();
   }

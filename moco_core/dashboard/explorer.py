@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,90 +17,13 @@ import numpy as np
 import streamlit as st
 
 from moco_core.dashboard.packs import Pack, pack
-from moco_core.dashboard.palette import DIVERGING, NEUTRAL, SEQUENTIAL_STOPS, class_colour, class_symbol
+from moco_core.dashboard.points import Pane, Points
 from moco_core.dashboard.sprite import sprite
 from moco_core.runs import EvalSet
 
 Array = np.ndarray
 
-QUERY, KEY, QUEUE = range(3)  # kinds of points
-UNKNOWN = 2**16 - 1  # code of a class that is not known
-MOST = 100_000  # points drawn at once
-
 _HERE = Path(__file__).parent
-
-
-@dataclass(frozen=True)
-class Points:
-    """P points at S frames (steps) of an animation; one frame where there is none. Sorted by kind."""
-
-    frames: Array  # S×P×dim float, dim 2 or 3
-    samples: Array  # P, the row of the evaluation set that a point stands for, −1 for none
-    axes: tuple[str, ...]  # dim titles
-    kinds: Array | None = None  # P of QUERY, KEY and QUEUE, ascending; all QUERY when None
-    fade: Array | None = None  # P opacities in (0, 1]
-    frame_names: tuple[str, ...] = ("",)  # S
-
-    def packed(self) -> Pack:
-        """These points as the browser takes them."""
-        count = len(self.samples)
-        kinds = np.zeros(count, np.uint8) if self.kinds is None else self.kinds.astype(np.uint8)
-        frames = np.ascontiguousarray(np.swapaxes(self.frames, 1, 2), np.float32)  # one axis after another
-        arrays = {"frames": frames, "samples": self.samples.astype(np.int32), "kinds": kinds}
-        if self.fade is not None:
-            arrays["fade"] = self.fade.astype(np.float32)
-        return pack(
-            arrays, {"dim": frames.shape[1], "axes": list(self.axes), "frames": list(self.frame_names)}
-        )
-
-
-@dataclass(frozen=True)
-class Colour:
-    """What the colour of each of P points means: a class, or a number on a scale."""
-
-    title: str
-    values: Array  # P class codes (negative: unknown), or P floats (NaN: unknown)
-    names: tuple[str, ...] | None = None  # of the classes; None for numbers
-    colours: tuple[str, ...] = ()  # of the classes
-    limits: tuple[float, float] = (0.0, 1.0)  # of the scale
-    diverging: bool = False
-    details: Mapping[str, Array] = field(default_factory=dict)  # further numbers for the hover label, P each
-
-    @classmethod
-    def by_class(cls, title: str, codes: Array, names: Sequence[str], **more: Any) -> Colour:
-        """Classes in the colours that they have on every page."""
-        return cls(title, codes, tuple(names), tuple(class_colour(i) for i in range(len(names))), **more)
-
-    @classmethod
-    def by_value(cls, title: str, values: Array, **more: Any) -> Colour:
-        """Numbers on a scale from the 1st to the 99th percentile, so that outliers don't wash it out."""
-        known = values[np.isfinite(values)]
-        low, high = np.percentile(known, [1, 99]) if len(known) else (0.0, 1.0)
-        return cls(title, values, **{"limits": (float(low), float(high)), **more})
-
-    def packed(self) -> Pack:
-        """These colours as the browser takes them."""
-        details = [{"name": name, "array": f"detail{i}"} for i, name in enumerate(self.details)]
-        arrays = {f"detail{i}": array.astype(np.float32) for i, array in enumerate(self.details.values())}
-        meta: dict[str, Any] = {"title": self.title, "unknown": NEUTRAL, "details": details}
-        if self.names is not None:
-            codes = np.where(self.values < 0, UNKNOWN, self.values).astype(np.uint16)
-            symbols = [class_symbol(i) for i in range(len(self.names))]
-            meta |= {"names": list(self.names), "colours": list(self.colours), "symbols": symbols}
-            return pack({"values": codes, **arrays}, meta)
-        low, high = self.limits
-        stops = DIVERGING if self.diverging else SEQUENTIAL_STOPS
-        meta |= {"low": low, "high": high, "stops": [list(stop) for stop in stops]}
-        return pack({"values": self.values.astype(np.float32), **arrays}, meta)
-
-
-@dataclass(frozen=True)
-class Pane:
-    """One picture: its points and their colours."""
-
-    points: Points
-    colour: Colour
-    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,14 +46,14 @@ def explorer(
     rings: Iterable[int] = (),
     links: Iterable[tuple[int, int]] = (),
     height: int = 620,
-    on_frame: str | None = None,
+    on_frame: Callable[[int], None] | None = None,
 ) -> Picked:
     """Draw one pane, or two that share selection and hover, and say what was selected and clicked.
 
     `images_id` names the evaluation set by content: a selection made on another one is forgotten. Zoom and
     camera stay as long as `view` does. `rings` marks samples and `links` joins pairs of them, by row. `frame`
-    is the one shown; the steps in between are drawn in the browser. `on_frame` names the entry of the
-    session's state that receives the index of the frame at which an animation was left.
+    is the one shown; the steps in between are drawn in the browser. `on_frame` is called, before the page runs
+    again, with the index of the frame at which an animation was left. The legend is that of the first pane.
     """
     with st.container(gap=None):
         _plotly(key=f"{key}_plotly")
@@ -156,20 +79,26 @@ def explorer(
         }
 
         def keep_frame() -> None:
-            left = played_frame(st.session_state[key].get("frame"), shown[0]["points"], panes[0].points)
+            left = played_frame(_state(key).get("frame"), shown[0]["points"], panes[0].points)
             if on_frame is not None and left is not None:
-                st.session_state[on_frame] = left
+                on_frame(left)
 
-        event = _view(
+        _view(
             key=key,
             data=spec,
             on_selected_change=_nothing,
             on_picked_change=_nothing,
             on_frame_change=keep_frame,
         )
+    return picked(key, images_id, len(images))
+
+
+def picked(key: str, images_id: str, count: int) -> Picked:
+    """What someone has done so far in the explorer `key`: known before it is drawn, too."""
+    state = _state(key)
     return Picked(
-        selected_rows(event.get("selected"), images_id, len(images)),
-        picked_row(event.get("picked"), images_id, len(images)),
+        selected_rows(state.get("selected"), images_id, count),
+        picked_row(state.get("picked"), images_id, count),
     )
 
 
@@ -210,13 +139,6 @@ def played_frame(event: object, points_id: str, points: Points) -> int | None:
     return frame if isinstance(frame, int) and not isinstance(frame, bool) and 0 <= frame < frames else None
 
 
-def drawn_rows(count: int, most: int = MOST) -> Array:
-    """Rows to draw of `count` samples: all, or beyond `most` a fixed random sample, ascending."""
-    if count <= most:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
-
-
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _sample_pack(images_id: str, _images: EvalSet) -> Pack:
     """Thumbnails, labels and ids: what the browser says of a sample under the pointer."""
@@ -249,6 +171,11 @@ export default function () {{
   for (const redraw of [...(globalThis.mocoShelf?.waiting ?? [])]) redraw();
 }}
 """
+
+
+def _state(key: str) -> Mapping[str, Any]:
+    state = st.session_state.get(key)
+    return state if isinstance(state, Mapping) else {}
 
 
 def _nothing() -> None:

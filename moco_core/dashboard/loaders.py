@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from moco_core.analysis.neighbors import TEMPERATURE, K, knn_predict, nearest
+from moco_core.analysis.neighbors import TEMPERATURE, K, knn_predict, nearest, nearest_in
 from moco_core.runs import Checkpoint, EvalSet, QueueSnapshot, Run, RunError
 from moco_core.runs.schema import HISTORY_FILE
 
@@ -72,6 +72,18 @@ def history(run: Run) -> dict[str, Array]:
 def neighbours(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> tuple[Array, Array]:
     """Indices and cosines (N×k) of each evaluation image's nearest, itself left out; k is at most N − 1."""
     return _neighbours(*place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
+
+
+def neighbours_of(
+    run: Run, checkpoint: Checkpoint, rows: Array, k: int = K, layer: str = "query"
+) -> tuple[Array, Array]:
+    """`neighbours` of a few rows alone (R×k), which needs no search over all; k is at most N − 1."""
+    space = embeddings(run, checkpoint).layer(layer)
+    k = min(k, len(space) - 1)
+    found, cosines = nearest_in(space, space[rows], k + 1)
+    others = found != np.asarray(rows)[:, None]
+    others[others.all(1), -1] = False  # among equals a row may miss itself: the last one gives way
+    return found[others].reshape(-1, k), cosines[others].reshape(-1, k)
 
 
 def votes(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> Array:

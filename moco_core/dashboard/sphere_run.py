@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import streamlit as st
 
 from moco_core.dashboard import loaders, sphere_view
+from moco_core.dashboard.selection import store
 from moco_core.dashboard.sprite import Sprite, sprite
 from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import nothing, problem
@@ -15,9 +16,17 @@ from moco_core.runs import Checkpoint, Run
 DIM = 3
 
 
-def on_the_sphere(runs: Iterable[Run]) -> list[Run]:
-    """Those that can be read and whose embeddings have three numbers."""
-    return [run for run in runs if run.problem is None and run.config.dim == DIM]
+def on_the_sphere(runs: Iterable[Run]) -> dict[str, str]:
+    """Id → what to call it, of each run that can be read and whose embeddings have three numbers."""
+    found = [run for run in runs if run.problem is None and run.config.dim == DIM]
+    names = [run.name for run in found]
+    return {run.id: run.name if names.count(run.name) == 1 else f"{run.name} · {run.id}" for run in found}
+
+
+def is_active(run_id: str) -> bool:
+    """Whether the run waits or trains, so that there is more to come."""
+    runs = store()
+    return run_id in runs and runs[run_id].status.active
 
 
 def draw_run(run: Run, checkpoint: Checkpoint, *, key: str, height: int = 520) -> None:
@@ -41,8 +50,12 @@ def draw_run(run: Run, checkpoint: Checkpoint, *, key: str, height: int = 520) -
     )
 
 
-def live_run(run: Run, *, key: str) -> None:
+def live_run(run_id: str, *, key: str) -> None:
     """The newest step of a run, or what it is waiting for; sentences instead of errors."""
+    runs = store()
+    if run_id not in runs:
+        return nothing("This run is no longer there.")
+    run = runs[run_id]
     if not run.steps:
         return nothing(waiting(run))
     newest = run.steps[-1]
@@ -52,7 +65,7 @@ def live_run(run: Run, *, key: str) -> None:
         return problem(error)
     st.caption(
         f"Step {newest.step} of {run.status.total_steps}, {plain(run.status.state)}: {len(run.eval_set)} held-out "
-        "images, each a dot in the colour of its class, which training never sees. Hover to look at one."
+        "images, a dot each, in the colour of its class; training saw neither them nor any class. Hover to see one."
     )
     return None
 

@@ -37,8 +37,7 @@ def _live() -> None:
     root = store().root
     runs = list(store())
     if any(run.status.active for run in runs):
-        jobs.tidy(root)
-        runs = list(store())
+        jobs.tidy(root, runs)
     if st.session_state.get(SEEN) != _digest(runs):
         st.rerun(scope="app")
     tickets = Desk(root).tickets()

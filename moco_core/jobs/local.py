@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from moco_core.config import TrainConfig
 from moco_core.jobs.desk import Desk, Ticket
 from moco_core.jobs.graves import sweep_graves
 from moco_core.jobs.processes import is_alive, terminate, this_host
-from moco_core.runs import RunError, RunStatus, RunStore, RunWriter
+from moco_core.runs import Run, RunError, RunStatus, RunStore, RunWriter
 
 MOMENTA = (0.0, 0.9, 0.99, 0.999)
 GRACE_SECONDS = 120.0  # a final checkpoint of a large encoder on a slow disk takes a while
@@ -103,15 +103,15 @@ def stop(root: Path, run_id: str, grace: float = GRACE_SECONDS) -> None:
     serve(root)
 
 
-def tidy(root: Path) -> None:
+def tidy(root: Path, runs: Iterable[Run] | None = None) -> None:
     """Record what happened while nobody looked; cheap, to be called when the app starts and while runs train.
 
     Runs of this machine whose process is gone become `failed`; runs that wait get a worker if they lack one;
-    what an interrupted deletion left behind goes.
+    what an interrupted deletion left behind goes. `runs` spares reading them when the caller has just done so.
     """
     desk = Desk(root)
     sweep_graves(desk.root)
-    for run in RunStore(desk.root):
+    for run in RunStore(desk.root) if runs is None else runs:
         if run.problem is None and _is_lost(run.status):
             with desk.key():
                 _record_loss(desk, run.id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -75,6 +77,6 @@ def convert(module: nn.Module, kind: str, groups: int = 8) -> nn.Module:
 
 
 def _split(norm: nn.BatchNorm2d, groups: int) -> SplitBatchNorm2d:
-    split = SplitBatchNorm2d(norm.num_features, groups, norm.eps, norm.momentum or 0.0)
+    split = SplitBatchNorm2d(norm.num_features, groups, norm.eps, cast(float, norm.momentum))
     split.load_state_dict(norm.state_dict())
     return split.train(norm.training)

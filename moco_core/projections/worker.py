@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from moco_core.projections.compute import ProjectionSettings
-from moco_core.projections.store import stored_projection
-from moco_core.runs import RunStore
+from moco_core.projections.store import find_projection, stored_projection
+from moco_core.runs import RunError, RunStore
 
 IDLE_SECONDS = 600.0
 
@@ -38,13 +38,10 @@ def serve(jobs: Iterator[dict[str, Any]], answers: TextIO, spare: Path) -> None:
 
         try:
             run = RunStore(wanted["root"])[wanted["run"]]
-            stored_projection(
-                run,
-                run.step(wanted["step"]),
-                ProjectionSettings(**wanted["settings"]),
-                progress,
-                spare,
-            )
+            picture = run, run.step(wanted["step"]), ProjectionSettings(**wanted["settings"])
+            stored_projection(*picture, progress, spare)
+            if find_projection(*picture, spare) is None:
+                raise RunError(f"it can't be stored: neither the run's cache nor {spare} can be written")
         except ValueError as error:
             say(job, error=str(error))
         except KeyError as error:
@@ -71,4 +68,7 @@ if __name__ == "__main__":
     # Whatever libraries print must not get between the answers.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    serve(lines(0), out, Path(sys.argv[1]))
+    try:
+        serve(lines(0), out, Path(sys.argv[1]))
+    except BrokenPipeError:  # the app has ended: nobody waits for an answer
+        os._exit(0)

@@ -16,8 +16,9 @@ from moco_core.config import ConfigError, TrainConfig
 from moco_core.data.images import DataError
 from moco_core.runs import RunStore, RunWriter
 from moco_core.runs.schema import RunError
-from moco_core.training.loop import Record, TrainingError, train
+from moco_core.training.loop import Record, train
 from moco_core.training.setup import Setup, prepare
+from moco_core.training.snapshots import TrainingError
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,12 @@ from moco_core.runs import RunStore, RunWriter
 from moco_core.training.device import device_name
 from moco_core.training.schedule import learning_rate, snapshot_steps
 from moco_core.training.setup import Setup
-from moco_core.training.snapshots import Snapshots
+from moco_core.training.snapshots import Snapshots, TrainingError
 from moco_core.training.state import pack, unpack
 
 HEARTBEAT_SECONDS = 1.0
 
 Record = dict[str, float]
-
-
-class TrainingError(RuntimeError):
-    """Training can't go on; the message says what happened and which setting to change."""
 
 
 def train(
@@ -68,22 +64,21 @@ def train(
     for step in range(start + 1, config.steps + 1):
         indices = views.batch(step)
         view_q, view_k = views.view(indices, step, 0), views.view(indices, step, 1)  # B×C×H×W each
-        filled = method.filled
         scored = method.score(view_q, view_k, indices, step)
+        filled = method.filled
         lr = learning_rate(config, step)
         optimizer.param_groups[0]["lr"] = lr
         optimizer.zero_grad(set_to_none=True)
         scored.loss.backward()
-        optimizer.step()
-        method.remember(scored.keys, indices, setup.train.labels[indices.to(setup.train.labels.device)], step)
         interval_pairs += len(indices)
-
         record = None
         if step % config.log_interval == 0 or step in (1, config.steps):
             record = _record(method, scored, step, lr, filled)
             record["pairs_per_s"] = interval_pairs / (clock() - interval_began)
             interval_began, interval_pairs = clock(), 0
             pending.append(record)
+        optimizer.step()
+        method.remember(scored.keys, indices, setup.train.labels[indices.to(setup.train.labels.device)], step)
         on_step(step, record)
 
         stopping = step < config.steps and should_stop(step)
@@ -111,7 +106,10 @@ def train(
 
 
 def _record(method: Method, scored: Scored, step: int, lr: float, filled: int) -> Record:
-    """One line of history.jsonl. Reading these numbers is the loop's only wait for the device."""
+    """One line of history.jsonl, the encoders as they were when they scored the batch.
+
+    Reading these numbers is the loop's only wait for the device.
+    """
     loss = scored.loss.item()
     if not math.isfinite(loss):
         raise TrainingError(f"the loss is {loss} at step {step}: lower lr or raise temperature")

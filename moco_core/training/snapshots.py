@@ -26,6 +26,10 @@ SECOND_VIEW = 2  # the draw of the evaluation set's augmented view; training use
 Metrics = dict[str, dict[str, Any]]
 
 
+class TrainingError(RuntimeError):
+    """Training can't go on; the message says what happened and which setting to change."""
+
+
 class Snapshots:
     """Takes the snapshots of one run, and counts the seconds that they and their drift cost."""
 
@@ -46,11 +50,19 @@ class Snapshots:
         self.run.write_eval_set(arrays, images.class_names)
 
     def take(self, method: Method, step: int) -> Metrics:
-        """Measure and write the state after `step`; returns its metrics."""
+        """Measure and write the state after `step`; returns its metrics.
+
+        Raises `TrainingError` when the encoder has broken down and its embeddings have no direction.
+        """
         began = time.perf_counter()
-        drift = measure_drift(method, self.views, self.config, step)
-        self.drift_seconds += time.perf_counter() - began
         query = embed(method.query, self.held_out.images, self.device)
+        if not np.linalg.norm(query.embeddings, axis=1).min() > 0:
+            raise TrainingError(
+                f"embeddings are zero or not finite after step {step}: lower lr or raise temperature"
+            )
+        drift_began = time.perf_counter()
+        drift = measure_drift(method, self.views, self.config, step)
+        self.drift_seconds += time.perf_counter() - drift_began
         key = query if method.key is method.query else embed(method.key, self.held_out.images, self.device)
         second_view = embed(method.query, self._second_view(), self.device)
         metrics = self._metrics(method.query, query, second_view.embeddings, drift, step)

@@ -38,7 +38,7 @@ def unpack(arrays: dict[str, np.ndarray], method: Method, optimizer: torch.optim
         if method.key is not method.query:
             method.key.load_state_dict(groups["key"])
         method.load_dictionary_state(groups["dictionary"])
-    except (RuntimeError, KeyError) as error:
+    except (RuntimeError, KeyError, ValueError) as error:
         raise RunError(f"the resume state doesn't fit the run's encoder: {error}") from error
     parameters = _parameters(optimizer)
     for number, buffer in groups["optimizer"].items():

@@ -97,7 +97,7 @@ def test_what_cannot_be_afforded_is_sampled_evenly_over_age(setup):
     assert len(drift["slot"]) == 16 * len(ages)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.2])
 @pytest.mark.parametrize("steps", [1000, 20000])
 def test_the_budget_counts_forward_passes(share, steps):
     config = TrainConfig(steps=steps, drift_share=share, snapshots=11)

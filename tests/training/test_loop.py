@@ -4,8 +4,8 @@ import pytest
 from moco_core.config import TrainConfig
 from moco_core.runs import RunStore, RunWriter, schema
 from moco_core.training import loop
-from moco_core.training.loop import TrainingError
 from moco_core.training.setup import prepare
+from moco_core.training.snapshots import TrainingError
 from tests.training.small import SMALL, assert_identical, everything, resume, train_small
 
 METHODS = ["moco", "memory-bank", "in-batch"]
@@ -136,9 +136,16 @@ def test_more_snapshots_do_not_disturb_training(tmp_path):
         np.testing.assert_array_equal(few[name], many[name], err_msg=name)
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_with_advice(tmp_path):
-    with pytest.raises(TrainingError, match=r"the loss is nan at step \d+: lower lr or raise temperature"):
-        train_small(tmp_path, lr=1000.0, temperature=1e-30, weight_decay=10.0)
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"temperature": 1e-44}, r"the loss is (nan|inf) at step \d+: lower lr or raise temperature"),
+        ({"lr": 1000.0, "weight_decay": 10.0}, r"(the loss|embeddings) .* step \d+: lower lr"),
+    ],
+)
+def test_a_network_that_breaks_down_ends_the_run_with_advice(tmp_path, settings, sentence):
+    with pytest.raises(TrainingError, match=sentence):
+        train_small(tmp_path, **settings)
 
 
 def test_progress_reports_every_step(tmp_path):
