@@ -63,9 +63,9 @@ def live() -> None:
         st.subheader("Which m, which K?")
         chart(
             figures.turnover_map(sweep_views.placed(groups)),
-            "Every run by momentum and queue length, coloured by the gradient cosine of its whole queue at the "
-            "worst snapshot (1: as good as fresh keys). Along a grey line the encoder moves equally far while a key waits; the solid one is "
-            "turnover 1, and queues to its upper right are stale.",
+            "Every run by momentum and queue length, coloured by the gradient cosine of its whole queue at the worst "
+            "snapshot (1: as good as fresh keys). Along a grey line the encoder moves equally far while a key waits; "
+            "the solid one is turnover 1, and queues to its upper right are stale.",
             lambda: sweep_views.curve_table(groups),
             key="turnover_map",
         )

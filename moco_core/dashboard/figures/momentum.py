@@ -14,6 +14,7 @@ from moco_core import paper
 from moco_core.dashboard.figures.frame import GUIDE, framed
 from moco_core.dashboard.palette import series_colour, series_symbol
 from moco_core.dashboard.text import plain_html
+from moco_core.theory import turnover
 
 COLUMNS = 4
 PAPER_COLOUR = "#8a8f98"
@@ -117,26 +118,26 @@ def turnover_map(runs: Sequence[Placed]) -> go.Figure:
     sizes = np.array([run.queue_size for run in runs])
     x = np.array([min(moving.min() / 3, 1e-4), max(moving.max() * 2, 1.0)])
     y_low, y_high = sizes.min() / 4, sizes.max() * 4
-    for turnover in TURNOVERS:
-        ends = turnover * batch / x
+    for level in TURNOVERS:
+        ends = level * batch / x
         figure.add_scatter(
             x=x,
             y=ends,
             mode="lines",
             line={
                 "color": GUIDE,
-                "width": 2 if turnover == 1 else 1,
-                "dash": "solid" if turnover == 1 else "dot",
+                "width": 2 if level == 1 else 1,
+                "dash": "solid" if level == 1 else "dot",
             },
             hoverinfo="skip",
             showlegend=False,
         )
         at = y_high / 1.25
-        if x[0] < turnover * batch / at < x[1]:
+        if x[0] < level * batch / at < x[1]:
             figure.add_annotation(
-                x=math.log10(turnover * batch / at),
+                x=math.log10(level * batch / at),
                 y=math.log10(at),
-                text=f"turnover {turnover:g}",
+                text=f"turnover {level:g}",
                 showarrow=False,
                 font={"size": 11, "color": GUIDE},
                 xanchor="left",
@@ -144,13 +145,7 @@ def turnover_map(runs: Sequence[Placed]) -> go.Figure:
             )
     cosine = np.array([run.gradient_cosine for run in runs])
     measured = np.isfinite(cosine)
-    hover = [
-        f"{plain_html(run.name)}<br>m = {run.momentum:g}, K = {run.queue_size:,}, B = {run.batch_size:,}"
-        f"<br>turnover {(1 - run.momentum) * run.queue_size / run.batch_size:.3g}"
-        f"<br>lowest gradient cosine {'not measured' if math.isnan(run.gradient_cosine) else f'{run.gradient_cosine:.4f}'}"
-        + ("" if math.isnan(run.k_star) else f"<br>lowest K* = {run.k_star:,.0f}")
-        for run in runs
-    ]
+    hover = [_placed_hover(run) for run in runs]
     for shown, marker in (
         (
             measured,
@@ -183,6 +178,18 @@ def turnover_map(runs: Sequence[Placed]) -> go.Figure:
         type="log", range=[math.log10(y_low), math.log10(y_high)], tickvals=np.unique(sizes), tickformat=","
     )
     return figure
+
+
+def _placed_hover(run: Placed) -> str:
+    """What a run's mark on the map says."""
+    cosine = "not measured" if math.isnan(run.gradient_cosine) else f"{run.gradient_cosine:.4f}"
+    lines = [
+        plain_html(run.name),
+        f"m = {run.momentum:g}, K = {run.queue_size:,}, B = {run.batch_size:,}",
+        f"turnover {turnover(run.momentum, run.queue_size, run.batch_size):.3g}",
+        f"lowest gradient cosine {cosine}",
+    ]
+    return "<br>".join(lines if math.isnan(run.k_star) else [*lines, f"lowest K* = {run.k_star:,.0f}"])
 
 
 def timescales(settings: Sequence[Timescale]) -> go.Figure:
