@@ -11,7 +11,7 @@ from moco_core.dashboard.sphere_curves import panels, table
 from moco_core.dashboard.sphere_formulas import formulas, vectors
 from moco_core.dashboard.sphere_lessons import lesson_of
 from moco_core.dashboard.sphere_readouts import SIDES, readouts, series
-from moco_core.dashboard.sphere_run import live_run, on_the_sphere
+from moco_core.dashboard.sphere_run import is_active, live_run, on_the_sphere
 from moco_core.dashboard.sphere_scene import draw_experiment
 from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import downloads, nothing
@@ -105,19 +105,23 @@ st.markdown(
 if st.button("Train digits in 3-D", icon=":material/play_circle:", key="sphere.train"):
     try:
         st.session_state["real"] = jobs.submit(TrainConfig(dim=3, name="digits in 3-D"), store().root)
+        st.rerun()  # the sidebar shows its progress
     except (ConfigError, OSError) as error:
         st.error(f"This run can't be started: {plain(str(error))}")
-runs = {run.id: run for run in on_the_sphere(store())}
+runs = on_the_sphere(store())
 if not runs:
     nothing("No run with D = 3 yet. Train one with the button: it takes about half a minute on a laptop.")
 else:
-    chosen = st.selectbox("Run", runs, format_func=lambda id: runs[id].name, key="real", bind="query-params")
+    chosen = st.selectbox("Run", runs, format_func=runs.__getitem__, key="real", bind="query-params")
+    training = is_active(chosen)
 
     def real() -> None:
         """The chosen run as it is now."""
-        live_run(store()[chosen], key="sphere-real")
+        live_run(chosen, key="sphere-real")
+        if training and not is_active(chosen):
+            st.rerun()  # nothing more to wait for
 
-    st.fragment(real, run_every=CALM if runs[chosen].status.active else None)()
+    st.fragment(real, run_every=CALM if training else None)()
 
 st.header("How it works")
 st.markdown(
@@ -136,7 +140,7 @@ cosines over $\tau$ is the answer, $p^+$ the share that the right one gets, and 
 - **Queue.** Negatives cost nothing, because they were computed for earlier steps. A longer queue knows more of
   the space and is older on average; what matters is how far keys travel while they wait, about $(1-m)\,K$.
 - **False negatives.** A sixth of the queue belongs to the anchor's own class and pushes it away from itself.
-  The loss cannot go below the *octahedron* line for that reason.
+  That is why the loss comes to rest near the *octahedron* line, however well the classes are separated.
 """
 )
 carries, differs = st.columns(2, gap="large")

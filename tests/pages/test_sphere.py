@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -172,6 +173,16 @@ class TestRealImages:
         [(config, root)] = asked
         assert (config.dim, config.dataset, root) == (3, "digits", tmp_path)
         assert app.session_state["real"] == app.selectbox("real").value
+
+    def test_runs_of_one_name_are_told_apart(self, opened, tmp_path):
+        ids = [write_run(tmp_path, "round", dim=3).name for _ in range(2)]
+        assert sorted(opened().selectbox("real").options) == sorted(f"round · {id}" for id in ids)
+
+    def test_a_waiting_run_says_so(self, opened, tmp_path):
+        run = write_run(tmp_path, "round", dim=3, state="queued")
+        for step in run.glob("step-*"):
+            shutil.rmtree(step)
+        assert any("waits for its turn" in info.value for info in opened().info)
 
     def test_a_damaged_run_is_a_sentence(self, opened, tmp_path):
         run = write_run(tmp_path, "round", dim=3)
