@@ -35,7 +35,7 @@ class Explorer {
     this.root.addEventListener("pointermove", (event) => (this.pointer = event), true);
     this.root.addEventListener("pointerleave", () => this.leave());
     this.observer = new ResizeObserver(() => {
-      for (const pane of this.panes) if (pane.drawn) Plotly.Plots.resize(pane.plot);
+      for (const pane of this.panes) if (pane.drawn && pane.plot.offsetWidth) Plotly.Plots.resize(pane.plot);
     });
     this.observer.observe(this.root);
   }

@@ -1,0 +1,155 @@
+"""The projection page's controls, all of them in the URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from moco_core.analysis.neighbors import K
+from moco_core.dashboard import loaders
+from moco_core.dashboard.projection_view import COLOURINGS, colourings
+from moco_core.projections import ProjectionSettings
+from moco_core.runs import Checkpoint, Run
+
+METHOD_NAMES = {"umap": "UMAP", "pca": "PCA"}
+DIM_NAMES = {2: "2-D", 3: "3-D"}
+EXTRA_NAMES = {"keys": "Keys", "queue": "Queue"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the controls ask for."""
+
+    settings: ProjectionSettings
+    colour: str  # one of `COLOURINGS`
+    k: int  # neighbours that vote, and by which density is measured
+    search: str
+
+
+def projection_controls(run: Run, checkpoint: Checkpoint) -> Wanted:
+    """A row of controls, the finer ones behind a button. `RunError` when the run's arrays can't be read."""
+    offered = colourings(run, checkpoint)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        method = st.segmented_control(
+            "Picture",
+            list(METHOD_NAMES),
+            default="umap",
+            required=True,
+            format_func=METHOD_NAMES.__getitem__,
+            key="method",
+            bind="query-params",
+        )
+        dim = st.segmented_control(
+            "Dimensions",
+            list(DIM_NAMES),
+            default=2,
+            required=True,
+            format_func=DIM_NAMES.__getitem__,
+            key="dim",
+            bind="query-params",
+            help="In 2-D, lasso and box select. In 3-D, drag to turn; click points and classes.",
+        )
+        colour = st.selectbox(
+            "Colour",
+            offered,
+            format_func=COLOURINGS.__getitem__,
+            key="colour",
+            bind="query-params",
+            width=180,
+        )
+        extras = _extras(run, checkpoint)
+        search = st.text_input(
+            "Find",
+            key="find",
+            bind="query-params",
+            placeholder="class or #sample id",
+            help="What is found is ringed in red. Separate several by commas.",
+            width=190,
+        )
+        with st.popover("More", icon=":material/tune:"):
+            finer = _finer(run, checkpoint, method)
+            k = st.slider(
+                "Neighbours that vote, and measure density",
+                1,
+                100,
+                K,
+                key="k",
+                bind="query-params",
+            )
+    if finer["layer"] != "query" or finer["aligned"]:
+        extras = []
+    settings = ProjectionSettings(
+        method=method, dim=dim, keys="keys" in extras, queue="queue" in extras, **finer
+    )
+    return Wanted(settings, colour, k, search)
+
+
+def _extras(run: Run, checkpoint: Checkpoint) -> list[str]:
+    """What is projected together with the queries."""
+    offered = []
+    if loaders.embeddings(run, checkpoint).key is not None:
+        offered.append("keys")
+    queue = loaders.queue(checkpoint)
+    if queue is not None and queue.filled:
+        offered.append("queue")
+    if not offered:
+        return []
+    return st.pills(
+        "Together with",
+        offered,
+        selection_mode="multi",
+        format_func=EXTRA_NAMES.__getitem__,
+        key="with",
+        bind="query-params",
+        help="Query embeddings are always drawn. Keys are those of the same images by the key encoder; the queue's "
+        "keys fade with age. All are projected together.",
+    )
+
+
+def _finer(run: Run, checkpoint: Checkpoint, method: str) -> dict[str, Any]:
+    """The settings behind the button, as keywords of `ProjectionSettings`."""
+    layers = ["query"]
+    if loaders.embeddings(run, checkpoint).features is not None:
+        layers.append("features")
+    finer: dict[str, Any] = {
+        "layer": st.selectbox(
+            "Layer",
+            layers,
+            format_func=loaders.LAYERS.__getitem__,
+            key="layer",
+            bind="query-params",
+            help="The projector's output, which the loss sees, or the backbone's, which other tasks use.",
+        ),
+        "aligned": len(run.steps) > 1
+        and st.toggle(
+            "Align all steps",
+            key="aligned",
+            bind="query-params",
+            help="Project all steps together: points stay where they were unless their neighbours changed. "
+            "Then the steps can be played. Queries or features alone.",
+        ),
+    }
+    if method == "umap":
+        finer["neighbors"] = st.slider(
+            "UMAP neighbours",
+            2,
+            100,
+            15,
+            key="neighbors",
+            bind="query-params",
+            help="Few show fine structure, many the broad one. Each point counts itself.",
+        )
+        finer["min_dist"] = st.slider(
+            "UMAP minimum distance",
+            0.0,
+            1.0,
+            0.1,
+            0.05,
+            key="min_dist",
+            bind="query-params",
+            help="How close points may lie in the picture, in its own units.",
+        )
+        finer["seed"] = int(st.number_input("Seed", 0, 2**31 - 1, 0, key="seed", bind="query-params"))
+    return finer

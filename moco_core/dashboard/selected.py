@@ -1,0 +1,71 @@
+"""Galleries of chosen samples with their nearest neighbours in the full space."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from moco_core.dashboard import loaders
+from moco_core.dashboard.gallery import Card, card, rows
+from moco_core.dashboard.palette import RIGHT, WRONG
+from moco_core.dashboard.text import plain
+from moco_core.runs import Checkpoint, EvalSet, Run
+
+PAGE = 12  # samples shown at once
+BESIDE = 8  # neighbours beside each
+BESIDE_ONE = 16  # neighbours of a sample that was clicked
+NAMED = 6  # classes named in the summary
+
+
+def chosen_gallery(
+    run: Run, checkpoint: Checkpoint, chosen: np.ndarray, layer: str, title: str, key: str
+) -> None:
+    """What was chosen (rows of the evaluation set), page by page, each with its nearest neighbours."""
+    images = loaders.eval_set(run)
+    st.subheader(f"{title}: {len(chosen):,}")
+    st.caption(
+        f"{class_summary(chosen, images)} Beside each image are its nearest neighbours in "
+        f"the full space ({loaders.LAYERS[layer]}) by cosine, of its own class in blue, of another in orange."
+    )
+    page = 1
+    if len(chosen) > PAGE:
+        page = st.pagination(-(-len(chosen) // PAGE), key=key)
+    shown = chosen[(page - 1) * PAGE : page * PAGE]
+    found, cosines = loaders.neighbours_of(run, checkpoint, shown, BESIDE, layer)
+    rows([_line(images, row, *near) for row, *near in zip(shown, found, cosines, strict=True)], side=64)
+
+
+def clicked_sample(run: Run, checkpoint: Checkpoint, row: int, layer: str) -> None:
+    """One sample and its nearest neighbours."""
+    images = loaders.eval_set(run)
+    name = plain(images.name_of(int(images.labels[row])))
+    st.subheader(f"Clicked: {name} #{images.sample_ids[row]}")
+    st.caption(
+        "Red lines in the picture lead to its nearest neighbours in the full space "
+        f"({loaders.LAYERS[layer]}), here with their cosines. Long lines are where the picture misleads."
+    )
+    found, cosines = loaders.neighbours_of(run, checkpoint, np.array([row]), BESIDE_ONE, layer)
+    rows([_line(images, row, found[0], cosines[0])], side=80)
+
+
+def class_summary(chosen: np.ndarray, images: EvalSet) -> str:
+    """The classes among the chosen, most frequent first, as Markdown; empty without labels."""
+    labels = images.labels[chosen]
+    known, counts = np.unique(labels[labels >= 0], return_counts=True)
+    if not len(known):
+        return ""
+    order = np.argsort(-counts, kind="stable")
+    parts = [f"{plain(images.name_of(int(known[i])))} {counts[i]:,}" for i in order[:NAMED]]
+    more = f" and {len(order) - NAMED} more classes" if len(order) > NAMED else ""
+    return f"{', '.join(parts)}{more}."
+
+
+def _line(images: EvalSet, row: int, found: np.ndarray, cosines: np.ndarray) -> list[Card]:
+    label = int(images.labels[row])
+    cards = [card(images, int(row))]
+    for other, cosine in zip(found, cosines, strict=True):
+        theirs = int(images.labels[other])
+        known = label >= 0 and theirs >= 0
+        mark = (RIGHT if theirs == label else WRONG) if known else ""
+        cards.append(card(images, int(other), f"cosine {cosine:.3f}", mark))
+    return cards
