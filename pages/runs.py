@@ -52,8 +52,9 @@ def live() -> None:
 
 
 st.title("Runs")
-if len(store()):
-    active = any(run.status.active for run in store())
+runs = list(store())
+if runs:
+    active = any(run.status.active for run in runs)
     st.fragment(live, run_every=LIVE_SECONDS if active else None)()
 else:
     st.markdown(START_HERE)
