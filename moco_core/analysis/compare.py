@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moco_core.analysis.checks import as_labels, as_pair
+from moco_core.analysis.checks import as_labels, as_pair, check_width
 from moco_core.analysis.geometry import PerClass
 
 Array = np.ndarray
@@ -28,6 +28,18 @@ def procrustes_distance(x: Array, y: Array) -> float:
     """
     a, b = _centred(x, y)
     return max(0.0, 2 - 2 * float(np.linalg.svd(a.T @ b, compute_uv=False).sum()))
+
+
+def superimposed(x: Array, y: Array) -> Array:
+    """`x` (N×D) turned, mirrored and moved, but not scaled, to lie on `y` (N×D) as closely as it can.
+
+    Orthogonal Procrustes (Schönemann 1966). For two pictures of the same samples, whose orientation means nothing.
+    """
+    a, b = as_pair(x, y, ("x", "y"))
+    check_width(b, a.shape[1], "y", "x")
+    centred = a - a.mean(0)
+    left, _, right = np.linalg.svd(centred.T @ (b - b.mean(0)))
+    return centred @ left @ right + b.mean(0)
 
 
 def class_accuracy(labels: Array, predicted: Array) -> PerClass:

@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import orthogonal_procrustes
 from scipy.spatial import procrustes
+from scipy.spatial.distance import pdist
 
-from moco_core.analysis.compare import class_accuracy, common, linear_cka, procrustes_distance
+from moco_core.analysis.compare import (
+    class_accuracy,
+    common,
+    linear_cka,
+    procrustes_distance,
+    superimposed,
+)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -89,6 +96,25 @@ def test_what_cannot_be_compared_is_refused(distance):
         distance(np.full((5, 3), np.nan), x)
     with pytest.raises(ValueError, match="x must have at least 2 rows"):
         distance(x[:1], x[:1])
+
+
+@given(seeds)
+def test_a_turned_mirrored_and_moved_picture_is_brought_back(seed):
+    rng = np.random.default_rng(seed)
+    picture = rng.normal(size=(12, 2))
+    moved = picture @ rotation(rng, 2) * rng.choice([1, -1], size=2) + rng.normal(size=2)
+    np.testing.assert_allclose(superimposed(moved, picture), picture, atol=1e-9)
+
+
+def test_superimposing_equals_scipys_rotation_and_keeps_distances():
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(2, 20, 2))
+    found = superimposed(x, y)
+    turn, _ = orthogonal_procrustes(x - x.mean(0), y - y.mean(0))
+    np.testing.assert_allclose(found, (x - x.mean(0)) @ turn + y.mean(0), atol=1e-12)
+    np.testing.assert_allclose(pdist(found), pdist(x))
+    with pytest.raises(ValueError, match="y must have rows as long as those of x"):
+        superimposed(x, np.zeros((20, 3)))
 
 
 def test_class_accuracy_counts_each_class_alone():

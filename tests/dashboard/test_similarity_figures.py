@@ -68,7 +68,7 @@ def test_softmax_weights_stand_below_on_their_own_axis_unscaled():
     assert figure.layout.xaxis2.matches == "x" or figure.layout.xaxis.matches == "x2"  # one cosine axis
 
 
-def test_small_multiples_share_axes_and_one_legend_and_show_names_as_text():
+def test_small_multiples_share_bins_and_one_legend_and_show_names_as_text():
     panels = [(f"<i>m = {m}</i>", [POSITIVE, NEGATIVE]) for m in (0, 0.9, 0.99)]
     figure = histogram_grid(EDGES, panels)
     assert [a.text for a in figure.layout.annotations] == [
@@ -77,9 +77,8 @@ def test_small_multiples_share_axes_and_one_legend_and_show_names_as_text():
     assert len(bars(figure)) == 6
     assert sum(trace.showlegend is not False for trace in figure.data) == 2
     assert len({trace.yaxis for trace in figure.data}) == 3
-    leaders = {axis.matches for axis in figure.select_yaxes()}
-    assert len(leaders) == 2  # one axis leads (None), the others follow it
-    assert None in leaders
+    assert len({axis.matches for axis in figure.select_xaxes()}) == 2  # one leads (None), the others follow
+    assert {axis.matches for axis in figure.select_yaxes()} == {None}
 
 
 def test_a_single_panel_is_one_chart():

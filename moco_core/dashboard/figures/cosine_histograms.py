@@ -72,14 +72,16 @@ def cosine_histograms(
 
 
 def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "share") -> go.Figure:
-    """One small chart a run over the same bins and axes, titled with the run's name."""
+    """One small chart a run over the same bins, titled with its name; a height of its own each.
+
+    A collapsed run piles everything into one bar, beside which no other histogram could be seen.
+    """
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     figure = make_subplots(
         rows=rows,
         cols=columns,
         shared_xaxes="all",
-        shared_yaxes="all",
         subplot_titles=[plain_html(title) for title, _ in panels],
         vertical_spacing=0.5 / (rows + 3),
         horizontal_spacing=0.06,

@@ -1,0 +1,163 @@
+"""Similarity: how alike positive and negative pairs are, and what the softmax makes of it."""
+
+import streamlit as st
+
+from moco_core.dashboard import loaders
+from moco_core.dashboard import similarity_data as data
+from moco_core.dashboard.clicks import clicked, news
+from moco_core.dashboard.figures.cosine_histograms import (
+    SCALES,
+    cosine_histograms,
+    histogram_grid,
+    histogram_overlay,
+)
+from moco_core.dashboard.gallery import gallery, rows
+from moco_core.dashboard.measured import names
+from moco_core.dashboard.sections import section
+from moco_core.dashboard.selection import current_run, run_multipicker, step_slider, store
+from moco_core.dashboard.widgets import chart, guide, nothing, problem
+from moco_core.runs import Checkpoint, Run, RunError
+
+HOW_TO_READ = """
+Contrastive learning pulls **positive** pairs (two views of one image) together and pushes **negative** pairs apart.
+Here are the cosines of all such pairs. In a good encoder the positives stand far to the right, the bulk of the
+negatives around 0, and the two hardly overlap. When everything piles up at 1, the run has collapsed.
+
+- **Hardest negatives**: the ten most similar negatives of each query. The loss is decided between them and the
+  positives.
+- **False negatives**: negatives of the query's own class. The loss pushes them away although they should be near; how
+  far to the right they stay says how much the encoder resists.
+- **Softmax weight**: a negative counts in proportion to exp(cosine / τ). A small τ looks at the few hardest alone, a
+  large one at all alike. The lower panel shows where that weight lies. Move τ to see.
+"""
+CITATION = (
+    "InfoNCE: van den Oord et al. 2018; He et al. 2019, eq. 1. What τ does: Wang & Liu 2021. Hard negatives: Robinson "
+    "et al. 2021. False negatives: Chuang et al. 2020. Overlap coefficient: Inman & Bradley 1989."
+)
+LAYOUTS = {"grid": "side by side", "overlay": "overlaid"}
+
+
+def step(run: Run, checkpoint: Checkpoint) -> None:
+    """One step of one run and its neighbours in other runs, from top to bottom."""
+    loaders.embeddings(run, checkpoint)  # a step that can't be read gets one sentence, not one a section
+    if "tau" not in st.query_params:
+        st.session_state.setdefault("tau", data.own_temperature(run))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        source = st.segmented_control(
+            "Negatives from",
+            data.sources(checkpoint),
+            format_func=data.SOURCES.__getitem__,
+            default=data.sources(checkpoint)[0],
+            required=True,
+            key="negatives",
+            bind="query-params",
+        )
+        scale = st.segmented_control(
+            "Height",
+            list(SCALES),
+            format_func=SCALES.__getitem__,
+            default="share",
+            required=True,
+            key="height",
+            bind="query-params",
+        )
+        temperature = st.slider(
+            "Temperature τ",
+            data.LEAST_TAU,
+            data.MOST_TAU,
+            step=0.01,
+            key="tau",
+            bind="query-params",
+            width=300,
+            help=f"This run was trained at τ = {run.config.temperature:g}.",
+        )
+    if missing := data.why_no_queue(checkpoint):
+        st.caption(missing)
+
+    with section("Positive and negative cosines"):
+        found = data.cosines(run, checkpoint, source)
+        weights = data.weights(run, checkpoint, source, temperature)
+        drawn = data.bars(weights, temperature)
+        st.markdown(data.reading(found, weights, temperature))
+        event = chart(
+            cosine_histograms(data.edges(), found.histograms(), drawn, scale),
+            f"Above: how often a cosine occurs among each kind of pair. Below: the share of the softmax that each bar "
+            f"carries. {data.sampling(found)} Click a bar to see its pairs.",
+            lambda: data.bar_table([found], drawn),
+            key="cosines",
+            on_select="rerun",
+        )
+        st.dataframe(data.quantile_table(found), hide_index=True, key="quantiles")
+        pick_bar(run, checkpoint, source, found, clicked(event))
+
+    with section("Other runs at this step"):
+        sweep = [
+            other.id for other in store() if other.id == run.id or (run.sweep and other.sweep == run.sweep)
+        ]
+        runs = run_multipicker("Runs", default=sweep)
+        shown, problems = data.others(run, checkpoint, runs, names(runs), source)
+        for sentence in problems:
+            problem(RunError(sentence), "Left out")
+        if shown:
+            layout = st.segmented_control(
+                "Runs", LAYOUTS, format_func=LAYOUTS.__getitem__, default="grid", required=True, key="runs_as",
+                bind="query-params", label_visibility="collapsed",
+            )  # fmt: skip
+            builder = histogram_grid if layout == "grid" else histogram_overlay
+            chart(
+                builder(data.edges(), data.panels(shown), scale),
+                "The same histograms for every run, each at its snapshot nearest to this step. The further the "
+                "positives stand from the hardest negatives, the easier the task has become. Side by "
+                "side, each has a height of its own.",
+                lambda: data.bar_table(shown),
+                key="other_runs",
+            )
+            st.dataframe(data.overlap_table(shown), hide_index=True, key="overlaps")
+
+
+def pick_bar(
+    run: Run, checkpoint: Checkpoint, source: str, found: data.Cosines, click: list[str | int] | None
+) -> None:
+    """Choose a bar by click or by name, and see the pairs behind it."""
+    kinds = list(found.counts())
+    if news("_bar", click):
+        st.session_state["pairs"], st.session_state["bar"] = click[0], data.bar_start(int(click[1]))
+    left, right = st.columns(2)
+    kind = left.selectbox(
+        "Pairs", kinds, index=None, key="pairs", bind="query-params", placeholder="Click a bar"
+    )
+    start = right.slider("Cosine from", -1.0, 0.99, 0.5, 0.01, key="bar", bind="query-params")
+    if kind is None:
+        st.caption("Click a bar, or choose a kind of pair and a cosine, to see the images behind it.")
+        return
+    bar = data.bar_at(start)
+    if kind == data.POSITIVES:
+        cards, count = data.positive_cards(run, checkpoint, bar)
+        if not cards:
+            nothing("No positive pair has this cosine.")
+            return
+        st.caption(data.positives_reading(found, count))
+        gallery(cards)
+        return
+    pairs = data.pair_cards(run, checkpoint, kind, bar)
+    if pairs:
+        st.caption(data.pairs_reading(kind, source, len(pairs)))
+        for number, column in enumerate(st.columns(3)):
+            with column:
+                rows(pairs[number::3])
+    else:
+        nothing("No two evaluation images of this kind have this cosine.")
+    if source == data.QUEUE:
+        slots = data.slot_table(run, checkpoint, kind, bar)
+        st.caption(data.slots_reading(len(slots)))
+        if len(slots):
+            st.dataframe(slots, hide_index=True, key="slots")
+
+
+st.title("Similarity of positives and negatives")
+guide(HOW_TO_READ, CITATION)
+run = current_run()
+checkpoint = step_slider(run) if run else None
+if run is not None and checkpoint is not None:
+    with section():
+        step(run, checkpoint)
