@@ -11,7 +11,7 @@ again gives the keys that an ideal queue would hold now, and every number here c
 The gradient of InfoNCE with respect to q is `Σᵢ pᵢ(kᵢ − k⁺)/τ = (1 − p⁺)/τ · (k̄ − k⁺)`, k̄ the mean negative
 under the softmax over the negatives alone. Its direction is that of `k̄ − k⁺`; a query on the sphere feels
 only the part perpendicular to q, so the cosine is taken between those tangential parts and averaged over
-the anchors. It depends neither on p⁺ nor on how densely the queue was sampled.
+the anchors. It does not depend on p⁺.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ def stands_for(slot: Array, age: Array, filled: int) -> Array:
 
     `slot` is the position among the `filled` slots, 0 the oldest. The slots of one age share all that lies
     between them and the next newer age measured. Unmeasured keys thus count as stale as the next *older*
-    measured ones: sampling can make a queue look staler than it is, never fresher.
+    measured ones: where drift grows with age, sampling can make a queue look staler, never fresher.
     Raises ValueError when positions and ages contradict each other.
     """
     ages, group, count = np.unique(age, return_inverse=True, return_counts=True)
