@@ -15,7 +15,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from moco_core.config import ConfigError, TrainConfig, default, field_hints, nearest
 from moco_core.runs import Run, RunError, RunStore
-from moco_core.runs.schema import default_root, sweep_tag
+from moco_core.runs.schema import default_root
 from moco_core.runs.verify import damage
 
 Root = Annotated[
@@ -76,16 +76,18 @@ def sweep(
     values: Annotated[tuple[str, ...], arg(help="Its values, one run each.")] = ("0", "0.9", "0.99", "0.999"),
     seeds: Annotated[int, arg(help="Runs at each value, with seeds counting up from --seed.")] = 1,
     tag: Annotated[
-        str, arg(help="What ties the runs together; empty makes a tag from the field and the time.")
+        str, arg(help="What ties the runs together; empty makes one from the field.")
     ] = "",
     project: Projected = True,
     root: Root = None,
 ) -> None:
     """Train the same run at several settings of one field, tagged together, and print the results."""
+    from moco_core.jobs.local import sweep_tag
     from moco_core.training.command import train_sweep
 
     configs = _variants(config, over, values, seeds)
-    _exit_code(train_sweep(configs, over, root or default_root(), tag or sweep_tag(over), project))
+    folder = root or default_root()
+    _exit_code(train_sweep(configs, over, folder, tag or sweep_tag(folder, over), project))
 
 
 def list_runs(

@@ -63,11 +63,6 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def sweep_tag(over: str) -> str:
-    """A tag for the runs of one sweep over a setting, unique to the second."""
-    return f"{over} {datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-
-
 @dataclass(frozen=True)
 class RunStatus:
     """What status.json says: where a run stands and which process works on it."""
