@@ -145,7 +145,9 @@ def live() -> None:
                 queue.size, measured.slot_drift(queue.filled, own), queue.ages(checkpoint.step), marked
             ),
             "Every slot from the oldest (top left) to the newest, coloured by drift; grey was not measured, blank is "
-            "not filled yet. " + readings.false_negatives(len(marked), queue.filled, picked, classes),
+            "not filled yet. "
+            + readings.false_negatives(len(marked), queue.filled, picked, classes)
+            + readings.thinned(queue.filled, queue.size),
             lambda: measured.queue_table(queue, checkpoint.step, own),
             key="strip",
         )

@@ -12,6 +12,7 @@ from moco_core import paper
 from moco_core.analysis.staleness import CONSISTENT, RankCorrelation
 from moco_core.dashboard.drift import Drift
 from moco_core.dashboard.figures.momentum import Timescale
+from moco_core.dashboard.figures.staleness import MOST_CELLS
 from moco_core.dashboard.sweeps import QUANTITIES, Group, label
 from moco_core.dashboard.text import plain
 
@@ -144,6 +145,13 @@ def over_training(drifts: Sequence[Drift]) -> str:
     if least not in (first, last):
         return f"K\\* was {then}, fell to {least.k_star:,} of {least.filled:,} at step {least.step}, and is {now}."
     return f"K\\* went from {then} to {now}."
+
+
+def thinned(stored: int, size: int) -> str:
+    """Says when a snapshot holds a part of a very long queue; empty otherwise."""
+    if size <= MOST_CELLS or stored < MOST_CELLS:
+        return ""
+    return f" Of this queue of {size:,} slots the snapshot holds {stored:,}, evenly chosen."
 
 
 def false_negatives(marked: int, filled: int, picked: int | None, classes: Mapping[int, str]) -> str:

@@ -119,6 +119,13 @@ def test_the_strip_is_wider_than_high(size):
     assert width >= rows
 
 
+def test_of_a_giant_queue_the_stored_slots_are_drawn():
+    figure = figures.queue_strip(2**24, np.zeros(65536), np.zeros(65536), np.zeros(0, int))
+    assert np.array(figure.data[1].z).size == 65536
+    assert "holds 65,536" in readings.thinned(65536, 2**24)
+    assert readings.thinned(1024, 1024) == readings.thinned(100, 2**24) == ""
+
+
 def test_curves_over_training_have_a_point_a_snapshot(runs):
     series = [measured.measured(runs[name], name)[0] for name in ("slow", "fast")]
     k_star = [trace for trace in figures.k_star_by_step(series).data if "markers" in trace.mode]

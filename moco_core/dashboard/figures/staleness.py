@@ -17,6 +17,7 @@ from moco_core.dashboard.text import plain_html
 
 Array = np.ndarray
 
+MOST_CELLS = 65536
 POLICY_NAMES = {
     "oldest_first": "oldest first (the queue)",
     "newest_first": "newest first",
@@ -151,15 +152,18 @@ def queue_strip(size: int, drift: Array, age: Array, marked: Array) -> go.Figure
     """The queue slot by slot, oldest top left, newest last, coloured by drift.
 
     size: K; drift, age: of the filled slots (F each), NaN drift where not measured; marked: rows to mark as
-    false negatives. Filled slots that were not measured are grey, empty ones stay blank.
+    false negatives. Filled slots that were not measured are grey, empty ones stay blank. Of a queue longer
+    than `MOST_CELLS`, snapshots hold that many slots, and they are all there is to draw.
     """
-    size, filled = max(size, len(drift)), len(drift)
+    filled = len(drift)
+    size = max(min(size, MOST_CELLS), filled)
     width = _strip_width(size)
     rows = math.ceil(size / width)
     flat = np.full((3, rows * width), np.nan)  # measured drift; 0 where filled; age
     flat[0, :filled], flat[1, :filled], flat[2, :filled] = drift, 0, age
     cells = flat.reshape(3, rows, width)
-    grid = {"x": np.arange(width), "y": np.arange(rows), "xgap": 0.5, "ygap": 0.5}
+    gap = 0.5 if size <= 4096 else 0  # cells of a long queue are too small for one
+    grid = {"x": np.arange(width), "y": np.arange(rows), "xgap": gap, "ygap": gap}
     figure = go.Figure()
     figure.add_heatmap(
         z=cells[1],
@@ -311,5 +315,5 @@ def _by_step(series: Sequence[Sequence[Drift]], value: Callable[[Drift], float],
 
 
 def _strip_width(size: int) -> int:
-    """Slots a row: a power of two that makes the strip about eight times as wide as high."""
-    return min(size, max(64, 2 ** math.ceil(math.log2(math.sqrt(8 * size)))))
+    """Slots a row: a power of two that makes the strip about eight times as wide as high, a pixel a slot at least."""
+    return min(size, 512, max(64, 2 ** math.ceil(math.log2(math.sqrt(8 * size)))))
