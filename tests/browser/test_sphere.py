@@ -14,6 +14,7 @@ from tests.synthetic import write_run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = sync_api.expect
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")
@@ -97,23 +98,23 @@ def test_run_changes_the_readouts_and_pause_stops_them(sphere):
 def test_sliders_act_while_it_runs(sphere):
     press(sphere, "Fast-forward 500 steps")
     wait_for(sphere, lambda: steps(sphere) >= 500)
-    assert canvas(sphere).get_attribute("data-points") == str(6 + 6 + 64)
+    wait_for(sphere, lambda: canvas(sphere).get_attribute("data-points") == str(6 + 6 + 64))
     press(sphere, "Run")
     wait_for(sphere, lambda: steps(sphere) > 510)
     slider = sphere.get_by_role("slider", name="Queue size K")
     for _ in range(10):
         slider.press("ArrowLeft")
+    wait_for(sphere, lambda: parse_qs(urlsplit(sphere.url).query).get("K") == ["54"])
     wait_for(sphere, lambda: canvas(sphere).get_attribute("data-points") == str(6 + 6 + 54))
     before = steps(sphere)
     assert before > 510  # no restart
     wait_for(sphere, lambda: steps(sphere) > before)
-    wait_for(sphere, lambda: parse_qs(urlsplit(sphere.url).query).get("K") == ["54"])
 
 
 def test_a_lesson_is_one_click_and_its_link_opens_the_same(sphere, address):
     press(sphere, "m = 0: chasing your own tail")
     wait_for(sphere, lambda: steps(sphere) > 20)
-    assert readout(sphere, "Positive cosine") == "1.000"
+    wait_for(sphere, lambda: readout(sphere, "Positive cosine") == "1.000")
     wait_for(sphere, lambda: parse_qs(urlsplit(sphere.url).query).get("m") == ["0"])
     open_sphere(sphere, address, "?" + urlsplit(sphere.url).query)
     expect(sphere.get_by_text("Each key is a copy of its query")).to_be_visible()
@@ -138,7 +139,10 @@ def test_drag_turns_it_while_it_runs(sphere):
     sphere.mouse.move(x + 90, y + 40, steps=6)
     sphere.mouse.up()
     wait_for(sphere, lambda: view(sphere)[0] > yaw + 0.2 and view(sphere)[1] > pitch + 0.1)
-    turned = view(sphere)
+    turned = None
+    while turned != view(sphere):  # the last frames of the drag may still be on their way
+        turned = view(sphere)
+        sphere.wait_for_timeout(1000)
     before = steps(sphere)
     wait_for(sphere, lambda: steps(sphere) > before + 20)
     assert view(sphere) == turned  # new positions leave the view alone
@@ -218,7 +222,7 @@ def test_two_spheres_turn_and_step_together(page, address):
 def test_real_images_with_thumbnails(sphere):
     real = canvas(sphere, 1)
     real.scroll_into_view_if_needed()
-    assert real.get_attribute("data-points") == "120"
+    wait_for(sphere, lambda: real.get_attribute("data-points") == "120")
     tip = sphere.locator(".tip").last
     box = real.bounding_box()
     for dx in np.linspace(-0.8, 0.8, 60):
