@@ -7,7 +7,6 @@ import streamlit as st
 from moco_core.dashboard.selection import run_picker
 from moco_core.dashboard.training_panel import training_panel
 
-HERE = Path(__file__).parent
 PAGES = (
     ("runs", "Runs", ":material/table_rows:"),
     ("projection", "Projection", ":material/scatter_plot:"),
@@ -19,12 +18,11 @@ PAGES = (
     ("sphere", "Sphere", ":material/public:"),
 )
 
-st.set_page_config("MoCo Lens", str(HERE / "moco_core/dashboard/icon.svg"), layout="wide")
+st.set_page_config("MoCo Lens", str(Path(__file__).parent / "moco_core/dashboard/icon.svg"), layout="wide")
 page = st.navigation(
     [
         st.Page(f"pages/{name}.py", title=title, icon=icon, url_path=name, default=name == "runs")
         for name, title, icon in PAGES
-        if (HERE / f"pages/{name}.py").exists()
     ]
 )
 with st.sidebar:
