@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "training": {*FACTS, "contrast", "nets", "data", "runs", "analysis", "projections", "tables"},
     "interop": {*FACTS, "runs", "analysis", "data", "nets"},
     "dashboard": {*FACTS, "analysis", "runs", "jobs", "projections", "interop.export"},
-    "pages": {*FACTS, "dashboard", "runs", "jobs"},
+    "pages": {*FACTS, "dashboard", "runs", "jobs", "projections"},
     "app": {"dashboard"},
     "cli": {*FACTS, "training", "jobs", "runs", "analysis", "interop", "projections", "tables"},
     "__main__": {"cli"},

@@ -36,7 +36,7 @@ def pick_run(label: str, param: str, *, default: str | None = None) -> str | Non
     """
     runs = list(store())
     if not runs:
-        st.caption("No runs yet.")
+        st.caption("No runs yet. Start one under **Train**.")
         return None
     names = _labels(runs)
     asked = st.query_params.get(param)
