@@ -138,6 +138,7 @@ def live() -> None:
                 index=None,
                 format_func=classes.__getitem__,
                 key="class",
+                bind="query-params",
             )
         marked = (queue.labels == picked).nonzero()[0] if picked is not None else queue.labels[:0]
         chart(

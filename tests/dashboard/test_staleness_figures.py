@@ -60,7 +60,9 @@ def test_drift_by_age_is_the_known_turn_with_a_control_at_zero(runs):
     assert np.array(relative.y) == pytest.approx(profile.mean / drift.spread)
     band = next(trace for trace in raw.data if trace.fill == "toself")
     assert sorted(band.y) == sorted([*profile.low, *profile.high])
-    assert figures.drift_by_age([drift], relative=False, log=True).layout.yaxis.type == "log"
+    log = figures.drift_by_age([drift], relative=False, log=True)
+    assert log.layout.yaxis.type == "log"
+    assert list(lines(log)[0].x) == [1, 2, 3]  # age 0 has no drift, and a log axis no 0
 
 
 def test_a_collapsed_run_has_no_relative_drift_but_a_raw_one(runs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 
 import numpy as np
 import plotly.graph_objects as go
@@ -81,7 +82,8 @@ def drift_by_age(drifts: Sequence[Drift], *, relative: bool, log: bool = False) 
     for index, drift in enumerate(drifts):
         values = drift.relative if relative else drift.drift
         if np.isfinite(values).all():
-            _band(figure, drift, index, by_age(drift.age, values), "drift %{y:.5f}")
+            profile = by_age(drift.age, values)
+            _band(figure, drift, index, _above_zero(profile) if log else profile, "drift %{y:.5f}")
     controls = [drift.control for drift in drifts if math.isfinite(drift.control)]
     if controls:
         figure.add_scatter(
@@ -294,6 +296,12 @@ def _band(figure: go.Figure, drift: Drift, index: int, profile: AgeProfile, hove
         name=f"{plain_html(drift.name)}, 10–90 %",
     )
     _line(figure, drift, index, profile.age, profile.mean, hover=f"age %{{x:.0f}}<br>{hover}")
+
+
+def _above_zero(profile: AgeProfile) -> AgeProfile:
+    """The groups that a log axis can show."""
+    shown = profile.low > 0
+    return AgeProfile(*(getattr(profile, field.name)[shown] for field in fields(profile)))
 
 
 def _by_step(series: Sequence[Sequence[Drift]], value: Callable[[Drift], float], hover: str) -> go.Figure:
