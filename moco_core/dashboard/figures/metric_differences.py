@@ -47,7 +47,7 @@ def metric_differences(metrics: Sequence[MetricPair]) -> go.Figure:
             x=[m.gain for m in metrics],
             y=[m.name for m in metrics],
             orientation="h",
-            text=[f"{m.a:.3g} → {m.b:.3g}" for m in metrics],
+            text=[f"{m.a:.4g} → {m.b:.4g}" for m in metrics],
             textposition="outside",
             cliponaxis=False,
             marker={

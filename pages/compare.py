@@ -1,0 +1,188 @@
+"""Compare: two checkpoints side by side, and what changed between them."""
+
+import numpy as np
+import streamlit as st
+
+from moco_core.dashboard import compare_data as data
+from moco_core.dashboard import loaders
+from moco_core.dashboard.compare_data import Common, Neighbourhoods, Side
+from moco_core.dashboard.explorer import explorer
+from moco_core.dashboard.figures.class_changes import class_changes
+from moco_core.dashboard.figures.metric_differences import metric_differences
+from moco_core.dashboard.figures.neighbour_overlap import overlap_chart
+from moco_core.dashboard.gallery import rows
+from moco_core.dashboard.projection_controls import METHOD_NAMES
+from moco_core.dashboard.projections import follow, shown_projection
+from moco_core.dashboard.sections import section
+from moco_core.dashboard.selection import current_run, pick_run, step_slider, store
+from moco_core.dashboard.text import plain
+from moco_core.dashboard.widgets import chart, guide, nothing
+from moco_core.projections import ProjectionSettings
+
+HOW_TO_READ = """
+Choose any two checkpoints: two runs, or two steps of one. What is compared is what both did with the **same images**.
+
+- **Shared neighbours** (Jaccard index): of the nearest neighbours that an image has in A or in B, the share that it has
+  in both. 1: nothing changed for it. Two runs that only differ by their seed share far fewer than one expects.
+- **CKA** asks whether the two spaces have the same *shape*, however turned or scaled: 1 alike, near 0 unrelated. The
+  **Procrustes distance** is what stays apart after the best turn: 0 the same, 2 nothing in common.
+- Two spaces may be equally good and quite different. That is why metrics, neighbourhoods and images stand side by side.
+"""
+CITATION = (
+    "Linear CKA: Kornblith et al. 2019. Procrustes distance: Schönemann 1966; Ding et al. 2021. Neighbour overlap of "
+    "embeddings: Wang et al. 2020, Hryniowski & Wong 2020. Weighted kNN vote: Wu et al. 2018."
+)
+
+
+def pick(letter: str, default: str | None) -> Side | None:
+    """Choose one of the two checkpoints; None, with a sentence, when there is nothing to choose."""
+    param = letter.lower()
+    if pick_run(letter, param, default=default) is None:
+        return None
+    run = current_run(param)
+    checkpoint = step_slider(run, label=f"Step of {letter}", param=f"{param}_step") if run else None
+    return Side(run, checkpoint) if run and checkpoint else None
+
+
+def compare(a: Side, b: Side) -> None:
+    """Everything below the choice, from top to bottom."""
+    common, layers = data.match(a, b), data.layers(a, b)
+    st.caption(common.sentence)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        method = st.segmented_control(
+            "Picture",
+            list(METHOD_NAMES),
+            format_func=METHOD_NAMES.__getitem__,
+            default="umap",
+            required=True,
+            key="method",
+            bind="query-params",
+        )
+        colour = st.selectbox(
+            "Colour",
+            data.colourings(common),
+            format_func=data.COLOURINGS.__getitem__,
+            key="compare_colour",
+            bind="query-params",
+            width=220,
+        )
+        layer = st.selectbox(
+            "Layer",
+            layers,
+            format_func=loaders.LAYERS.__getitem__,
+            key="layer",
+            bind="query-params",
+            width=220,
+        )
+        k = st.slider("Neighbours k", 1, 100, 20, key="k", bind="query-params", width=260)
+    near = data.neighbourhoods(a, b, common, k, layer)
+
+    with section("Side by side"):
+        chosen = linked_pictures(
+            a, b, common, near, ProjectionSettings(method=method, layer=layer), colour, k
+        )
+        if len(chosen):
+            st.markdown(f"**Selected: {len(chosen):,}**")
+            changed_gallery(chosen[: data.LINES], near, common)
+
+    with section("Which one is better?"):
+        metrics = data.metrics(a, b, common)
+        st.markdown(data.metrics_reading(metrics))
+        if metrics:
+            chart(
+                metric_differences(metrics),
+                "Every metric that both have under one definition. A bar to the right: B is better; to the left: A is; "
+                "grey: neither by itself (tolerance is bought with uniformity). Its length is the difference as a "
+                "share of the larger value.",
+                lambda: data.metrics_table(metrics),
+                key="metrics",
+            )
+            st.dataframe(data.metrics_table(metrics), hide_index=True, key="metrics_table")
+
+    with section("How alike are the two spaces?"):
+        cka, procrustes = data.likeness(a, b, common, layer)
+        tiles = st.columns(3)
+        tiles[0].metric("Linear CKA", f"{cka:.3f}", help="1: the same shape; near 0: unrelated.")
+        tiles[1].metric("Procrustes distance", f"{procrustes:.3f}", help="0: the same; 2: nothing in common.")
+        tiles[2].metric("Shared neighbours, mean Jaccard", f"{near.jaccard.mean():.3f}")
+        st.markdown(data.overlap_reading(near))
+        chart(
+            overlap_chart(near.jaccard, near.k),
+            f"How many images keep how much of their neighbourhood: the Jaccard index of the {near.k} nearest in A and "
+            "in B. Left: an entirely new neighbourhood; right: the same one.",
+            lambda: data.overlap_table(near, common.images),
+            key="overlap",
+        )
+
+    with section("Classes that improved and got worse"):
+        if common.labelled:
+            votes = data.votes(a, b, common, k, layer)
+            st.markdown(data.class_reading(votes, common))
+            chart(
+                class_changes(*data.class_columns(votes, common)),
+                "Change of each class's kNN accuracy from A to B, in percentage points. To the right: B is better.",
+                lambda: data.class_table(votes, common),
+                key="class_changes",
+            )
+        else:
+            nothing("These images have no labels, so there are no classes to compare.")
+
+    with section("Whose neighbourhood changed most?"):
+        page = st.pagination(-(-len(common) // data.LINES), key="page_changed")
+        changed_gallery(data.most_changed(near, (page - 1) * data.LINES), near, common)
+
+
+def linked_pictures(
+    a: Side, b: Side, common: Common, near: Neighbourhoods, settings: ProjectionSettings, colour: str, k: int
+) -> np.ndarray:
+    """Both pictures, linked; returns the common images selected in either."""
+    shown = [shown_projection(side.run, side.checkpoint, settings) for side in (a, b)]
+    for side, one in zip((a, b), shown, strict=True):
+        follow(side.run, side.checkpoint, settings, one)
+    st.caption(
+        "The same images in A and in B. Point at one to see where it is in the other; lasso some on either side to see "
+        "them on both, and below with their neighbours. B's picture is turned to lie on A's as closely as it can, "
+        "which changes no distance."
+    )
+    panes = data.panes(a, b, (shown[0].picture, shown[1].picture), settings, common, near, colour, k)
+    done = explorer(
+        "compare",
+        panes,
+        common.images,
+        common.images_id,
+        view=f"{a.key} {b.key} {settings}",
+        caption=f"{a.name} and {b.name}",
+        height=560,
+    )
+    return done.rows if len(done.rows) or done.row is None else np.array([done.row])
+
+
+def changed_gallery(found: np.ndarray, near: Neighbourhoods, common: Common) -> None:
+    """Images with their nearest neighbours in A and in B."""
+    left, right = st.columns(2)
+    left.caption("**In A**: the image, then its nearest neighbours.")
+    right.caption("**In B**: blue frames mark neighbours of its own class, orange ones others.")
+    for row in found.tolist():
+        in_a, in_b = data.neighbour_cards(row, near, common)
+        left, right = st.columns(2)
+        with left:
+            rows([in_a], side=56)
+        with right:
+            rows([in_b], side=56)
+
+
+st.title("Two checkpoints side by side")
+guide(HOW_TO_READ, CITATION)
+left, right = st.columns(2)
+with left:
+    a = pick("A", st.query_params.get("run"))
+if len(store()):
+    with right:
+        b = pick("B", data.counterpart(a, store()) if a else None)
+    if a and b and a.key == b.key:
+        nothing(
+            f"A and B are the same checkpoint, {plain(a.name)}: choose another run or step for one of them."
+        )
+    elif a and b:
+        with section():
+            compare(a, b)
