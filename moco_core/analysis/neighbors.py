@@ -29,11 +29,17 @@ def nearest(x: Array, k: int) -> tuple[Array, Array]:
     """The k nearest of each row of `x` (N×D) by cosine, itself left out.
 
     Returns indices N×k (int32) and cosines N×k, most similar first, the lower index first among equals.
-    Exact: blocks of the product X·Xᵀ, never all of it. Raises ValueError unless 1 ≤ k < N.
+    Exact, in blocks of rows. Raises ValueError unless 1 ≤ k < N.
     """
+    indices, gaps = nearest_gaps(x, k)
+    return indices, 1 - gaps
+
+
+def nearest_gaps(x: Array, k: int) -> tuple[Array, Array]:
+    """`nearest` with `1 − cosine` (N×k, at least 0), which keeps its digits where all cosines are near 1."""
     rows = as_rows(x, "x", unit=True)
     k = as_count(k, "k", len(rows) - 1, "one less than the rows of x")
-    return _search(rows, rows, k, leave_out_self=True)
+    return _search(*gap_factors(rows), k, leave_out_self=True)
 
 
 def nearest_in(bank: Array, query: Array, k: int) -> tuple[Array, Array]:
@@ -44,7 +50,28 @@ def nearest_in(bank: Array, query: Array, k: int) -> tuple[Array, Array]:
     rows, wanted = as_rows(bank, "bank", unit=True, minimum=1), as_rows(query, "query", unit=True, minimum=1)
     check_width(wanted, rows.shape[1], "query", "bank")
     k = as_count(k, "k", len(rows), "the rows of bank")
-    return _search(rows, wanted, k, leave_out_self=False)
+    indices, gaps = _search(*gap_factors(wanted, rows), k, leave_out_self=False)
+    return indices, 1 - gaps
+
+
+def gap_factors(query: Array, bank: Array | None = None) -> tuple[Array, Array]:
+    """Arrays N×(D+2) and M×(D+2) whose product, first · secondᵀ, is `cosine − 1` of all pairs of unit rows.
+
+    `cosine − 1 = −½‖q − b‖² = q·b − ½‖q‖² − ½‖b‖²`, whatever point both are measured from. From the mean of the
+    bank (the query itself unless given) the terms are as small as the spread: in a collapsed space the cosines
+    differ by less than float32 rounding, and a plain product could not tell the neighbours apart.
+    """
+    others = query if bank is None else bank
+    mean = others.mean(0, dtype=np.float64)
+
+    def factors(rows: Array) -> tuple[Array, Array, Array]:
+        centred = (rows - mean).astype(rows.dtype)
+        half = -0.5 * np.einsum("nd,nd->n", centred, centred)[:, None]
+        return centred, half, np.ones_like(half)
+
+    q, half_q, one_q = factors(query)
+    b, half_b, one_b = (q, half_q, one_q) if bank is None else factors(bank)
+    return np.hstack([q, half_q, one_q]), np.hstack([b, one_b, half_b])
 
 
 def overlap(a: Array, b: Array, k: int | None = None) -> Array:
@@ -182,9 +209,10 @@ def _vote(found: Array, cosine: Array, labels: Array, temperature: float) -> Arr
     return predicted
 
 
-def _search(bank: Array, query: Array, k: int, *, leave_out_self: bool) -> tuple[Array, Array]:
-    dtype = np.result_type(bank, query)
-    indices, cosines = np.empty((len(query), k), np.int32), np.empty((len(query), k), dtype)
+def _search(query: Array, bank: Array, k: int, *, leave_out_self: bool) -> tuple[Array, Array]:
+    """Indices and `1 − cosine` of the k nearest, from the two factors of `gap_factors`."""
+    dtype = np.result_type(query, bank)
+    indices, gaps = np.empty((len(query), k), np.int32), np.empty((len(query), k), dtype)
     buffer: Array | None = None
     for rows in blocks(len(query), len(bank), most=256):
         if buffer is None:
@@ -192,8 +220,9 @@ def _search(bank: Array, query: Array, k: int, *, leave_out_self: bool) -> tuple
         s = np.matmul(query[rows], bank.T, out=buffer[: rows.stop - rows.start])
         if leave_out_self:
             s[np.arange(len(s)), np.arange(rows.start, rows.stop)] = -np.inf
-        indices[rows], cosines[rows] = largest(s, k)
-    return indices, np.clip(cosines, -1, 1)
+        indices[rows], value = largest(s, k)
+        gaps[rows] = np.clip(-value, 0, 2)
+    return indices, gaps
 
 
 def largest(s: Array, k: int) -> tuple[Array, Array]:
