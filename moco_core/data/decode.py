@@ -8,19 +8,35 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
-FORMATS = ("JPEG", "MPO", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")  # others may start programs
+FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")  # others may start programs
 GREY_MODES = ("1", "L", "LA", "I;16", "I;16L", "I;16B", "I;16N")
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # EXIF orientation → what undoes it
 LARGE = 16_000_000  # pixels; pictures beyond are decoded one at a time, to bound memory
 _one_large = threading.Lock()
 
 # What Pillow's decoders raise on damaged files.
 DAMAGE = (
-    OSError, ValueError, SyntaxError, EOFError, TypeError, LookupError, ArithmeticError, AttributeError,
-    MemoryError, struct.error, zlib.error,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    IndexError,
+    OverflowError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
 
 
 class DecodeError(ValueError):
@@ -53,7 +69,7 @@ def _square(image: Image.Image, size: int) -> tuple[np.ndarray, bool]:
     image.draft(None, (2 * size, 2 * size))  # JPEG: decode at the coarsest scale that is still fine enough
     image.load()
     grey = image.mode in GREY_MODES
-    orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    turn = UPRIGHT.get(_orientation(image))
     full: Image.Image = image
     if image.mode.startswith("I;16"):
         full = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -65,6 +81,12 @@ def _square(image: Image.Image, size: int) -> tuple[np.ndarray, bool]:
     left, top = (full.width - side) // 2, (full.height - side) // 2
     box = (left, top, left + side, top + side)
     small = full.resize((size, size), Image.Resampling.BILINEAR, box=box).convert("RGB")
-    small.getexif()[ExifTags.Base.Orientation] = orientation
-    ImageOps.exif_transpose(small, in_place=True)
-    return np.asarray(small), grey
+    return np.asarray(small if turn is None else small.transpose(turn)), grey
+
+
+def _orientation(image: Image.Image) -> int:
+    """How the camera was held (EXIF); a file whose pixels are sound may have damaged notes."""
+    try:
+        return image.getexif().get(ExifTags.Base.Orientation, 1)
+    except DAMAGE:
+        return 1

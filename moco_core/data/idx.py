@@ -25,9 +25,9 @@ def read_idx(path: Path) -> np.ndarray:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} can't be read ({error}); remove it or fetch it again") from error
-    axes = content[3] if len(content) >= 4 else 0
-    shape = [int(n) for n in np.frombuffer(content, ">u4", count=axes, offset=4)] if axes else []
+    kind, axes = content[:3], content[3] if len(content) > 3 else 0
     start = 4 + 4 * axes
-    if content[:3] != bytes((0, 0, UNSIGNED_BYTES)) or len(content) - start != math.prod(shape):
+    shape = np.frombuffer(content[4 : start if len(content) >= start else 4], ">u4").tolist()
+    if kind != bytes((0, 0, UNSIGNED_BYTES)) or not shape or len(content) - start != math.prod(shape):
         raise DataError(f"{path} is damaged: not an IDX file of unsigned bytes; remove it or fetch it again")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

@@ -302,7 +302,12 @@ def test_jitter_spares_the_share_said():
 
 
 def test_values_are_clamped_not_wrapped():
-    images = torch.tensor([0, 255], dtype=torch.uint8).repeat_interleave(32).view(1, 1, 8, 8).expand(50, -1, -1, -1)
+    images = (
+        torch.tensor([0, 255], dtype=torch.uint8)
+        .repeat_interleave(32)
+        .view(1, 1, 8, 8)
+        .expand(50, -1, -1, -1)
+    )
     changed = view(images, Preset(jitter=1, brightness=0.9, contrast=0.9))
     assert changed.max() == 1
     assert changed.min() >= -1
@@ -342,7 +347,9 @@ def test_folders_get_a_recipe_for_photographs():
     assert preset_for("cifar10").scale[0] < preset_for("stl10").scale[0]
 
 
-@pytest.mark.parametrize("field", [f.name for f in fields(Preset) if f.name not in ("aspect", "sigma", "scale")])
+@pytest.mark.parametrize(
+    "field", [f.name for f in fields(Preset) if f.name not in ("aspect", "sigma", "scale")]
+)
 def test_every_knob_of_a_preset_changes_pixels(field):
     colour_on = {"jitter": 1.0} if field in ("brightness", "contrast", "saturation", "hue") else {}
     on = replace(Preset(sigma=(20, 20)), **colour_on | {field: 0.4 if field != "rotate" else 20})

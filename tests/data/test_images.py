@@ -12,7 +12,9 @@ from moco_core.data.images import ImageSet
 
 @pytest.fixture
 def images() -> ImageSet:
-    pixels = torch.randint(0, 256, (6, 3, 4, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    pixels = torch.randint(
+        0, 256, (6, 3, 4, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     return ImageSet(pixels, torch.tensor([0, 1, 2, -1, 1, 0]), torch.arange(6) + 100, ("a", "b", "c"), "six")
 
 
@@ -69,9 +71,17 @@ def test_to_moves_every_tensor(images):
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("images", torch.zeros(6, 3, 4, 5), r"images must be uint8 N×C×H×W, got torch.float32 \(6, 3, 4, 5\)"),
+        (
+            "images",
+            torch.zeros(6, 3, 4, 5),
+            r"images must be uint8 N×C×H×W, got torch.float32 \(6, 3, 4, 5\)",
+        ),
         ("images", torch.zeros(6, 4, 5, dtype=torch.uint8), "images must be uint8 N×C×H×W"),
-        ("labels", torch.zeros(5, dtype=torch.int64), r"labels must be 6 int64 values, got torch.int64 \(5,\)"),
+        (
+            "labels",
+            torch.zeros(5, dtype=torch.int64),
+            r"labels must be 6 int64 values, got torch.int64 \(5,\)",
+        ),
         ("sample_ids", torch.zeros(6), "sample_ids must be 6 int64 values, got torch.float32"),
     ],
 )
