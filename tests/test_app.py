@@ -204,6 +204,25 @@ def test_a_folder_that_cannot_be_written_is_explained(root: Path, monkeypatch: p
     root.mkdir()
 
 
+def test_a_folder_that_can_only_be_read_is_shown(root: Path) -> None:
+    path = write_run(root, "lost", state="running")
+    RunWriter(path).set_status(host=this_host(), pid=2**22 - 1, pid_started=1.0)
+    (root / ".jobs").write_text("no folder can be made here")
+    opened = open_app()
+    assert "Runs can't be looked after" in texts(opened)
+    assert list(opened.dataframe[0].value["name"]) == ["lost"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_on_the_shipped_runs(page: str, root: Path) -> None:
+    shutil.copytree(REPOSITORY / "checkpoints", root, dirs_exist_ok=True)
+    runs = list(RunStore(root))
+    assert sorted(run.config.momentum for run in runs if run.sweep) == [0, 0.9, 0.99, 0.999]
+    opened = open_app(page, run=runs[0].id)
+    assert not opened.error
+    assert not opened.warning
+
+
 def test_no_momentum_sweep_without_momentum() -> None:
     opened = open_app()
     opened.sidebar.selectbox(key="train.method").select("in-batch").run()

@@ -13,7 +13,7 @@ from moco_core.config import ConfigError, TrainConfig
 from moco_core.dashboard.selection import choose_run, choose_runs, store
 from moco_core.dashboard.text import duration, plain
 from moco_core.dashboard.training_form import training_form
-from moco_core.dashboard.training_progress import training_progress
+from moco_core.dashboard.training_progress import look_after, training_progress
 from moco_core.jobs.caveats import caveats, training_images
 from moco_core.jobs.estimate import estimate
 from moco_core.runs import Run
@@ -21,7 +21,7 @@ from moco_core.runs import Run
 
 def training_panel() -> None:
     """Progress of what trains now, and below it the form for the next run."""
-    _tidy_once(str(store().root))
+    _on_first_look(str(store().root))
     training_progress()
     with st.expander("Train", icon=":material/play_circle:", expanded=not len(store())):
         _form()
@@ -78,6 +78,6 @@ def _begin(config: TrainConfig, sweep: bool = False) -> None:
 
 
 @st.cache_resource
-def _tidy_once(root: str) -> None:
-    """On the first look at a runs root since the app started: find runs again, record the ends of others."""
-    jobs.tidy(Path(root))
+def _on_first_look(root: str) -> None:
+    """Once since the app started: find runs again, record the ends of others."""
+    look_after(Path(root), list(store()))

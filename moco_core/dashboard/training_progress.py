@@ -7,6 +7,7 @@ app finds the same runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import streamlit as st
@@ -33,11 +34,19 @@ def training_progress() -> None:
     st.fragment(_live, run_every=tick)()
 
 
+def look_after(root: Path, runs: Sequence[Run]) -> None:
+    """Tidy the runs root; where that can't be written, say so and show what is there."""
+    try:
+        jobs.tidy(root, runs)
+    except OSError as error:
+        st.caption(f"Runs can't be looked after: {plain(str(error))}")
+
+
 def _live() -> None:
     root = store().root
     runs = list(store())
     if any(run.status.active for run in runs):
-        jobs.tidy(root, runs)
+        look_after(root, runs)
     if st.session_state.get(SEEN) != _digest(runs):
         st.rerun(scope="app")
     tickets = Desk(root).tickets()

@@ -1,0 +1,45 @@
+"""Names from outside are shown as they are."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moco_core.dashboard.text import duration, plain, plain_html
+
+
+@given(st.text())
+def test_plain_takes_no_character_away(text: str) -> None:
+    escaped = plain(text)
+    assert "\n" not in escaped
+    unescaped = "".join(c for i, c in enumerate(escaped) if not (c == "\\" and _escapes(escaped, i)))
+    assert unescaped == " ".join(text.split())
+
+
+def _escapes(text: str, index: int) -> bool:
+    """Whether the backslash at `index` is itself not escaped, and so escapes what follows."""
+    before = 0
+    while index - before > 0 and text[index - before - 1] == "\\":
+        before += 1
+    return before % 2 == 0
+
+
+def test_markup_is_taken_literally() -> None:
+    assert plain("*a* [b](c) $d$ :red[e] <b>") == r"\*a\* \[b\]\(c\) \$d\$ \:red\[e\] \<b\>"
+    assert plain_html("<b>a & b</b>\nc") == "&lt;b&gt;a &amp; b&lt;/b&gt; c"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0 s"),
+        (0.4, "0 s"),
+        (99, "99 s"),
+        (100, "2 min"),
+        (5400, "90 min"),
+        (7200, "2 h"),
+        (9000, "2.5 h"),
+        (4e5, "5 d"),
+    ],
+)
+def test_durations_in_their_largest_fitting_unit(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
