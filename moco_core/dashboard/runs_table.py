@@ -59,7 +59,7 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
     column = st.column_config
     return {
         "state": column.TextColumn("State"),
-        "name": column.TextColumn("Run", width=190),
+        "name": column.TextColumn("Run", width=170),
         "dataset": column.TextColumn("Data set"),
         "method": column.TextColumn("Method"),
         "momentum": column.NumberColumn("m", format="%g", help="Momentum of the key encoder."),

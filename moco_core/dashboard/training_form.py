@@ -35,7 +35,7 @@ MAIN = (
 )
 MORE = ("name", *(f.name for f in dataclasses.fields(TrainConfig) if f.name not in (*MAIN, "name")))
 PAIRS = 2  # main fields a row, but for wide ones
-WIDE = ("dataset",)
+WIDE = ("dataset", "method", "encoder")
 LABELS = {
     "dataset": "Data set",
     "momentum": "Momentum m",
