@@ -226,15 +226,19 @@ def _centres(n: int, device: torch.device) -> Tensor:
 
 def _blur(x: Tensor, sigma: Tensor) -> Tensor:
     """Gaussian blur of B×C×H×W with a σ a sample in pixels (B); 0 leaves it as it is."""
-    _, _, height, width = x.shape
-    return _gaussian(height, sigma) @ x @ _gaussian(width, sigma).mT
+    height, width = x.shape[2:]
+    across = _gaussian(width, sigma)
+    down = across if height == width else _gaussian(height, sigma)
+    for weights in (across, down):  # along the last axis, then the two change places
+        x = torch.bmm(x.flatten(1, 2), weights.mT).view_as(x).mT
+    return x
 
 
 def _gaussian(n: int, sigma: Tensor) -> Tensor:
-    """Rows of Gaussian weights that sum to 1 over the n pixels there are, B×1×n×n."""
-    place = torch.arange(n, dtype=torch.float32, device=sigma.device)
-    apart = (place[:, None] - place) / sigma.clamp(min=1e-3)[:, None, None, None]
-    weights = torch.exp(-apart.square() / 2)
+    """Rows of Gaussian weights that sum to 1 over the n pixels there are, B×n×n."""
+    place = torch.arange(n, device=sigma.device)
+    kernel = torch.exp(-(place / sigma.clamp(min=1e-3)[:, None]).square() / 2)  # B×n, by distance
+    weights = kernel[:, (place[:, None] - place).abs()]
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
