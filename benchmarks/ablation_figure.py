@@ -38,7 +38,7 @@ def figure(momentum: Sequence[Group], methods: Sequence[Group]) -> str:
         ),
         _panel(
             "Fashion-MNIST: linear probe, %",
-            {f"{g.config.method}\nK = {g.config.negatives:,}": _percent(g) for g in methods},
+            {_method_label(g): _percent(g) for g in methods},
             "",
             series_colour(2),
             joined=False,
@@ -50,6 +50,11 @@ def figure(momentum: Sequence[Group], methods: Sequence[Group]) -> str:
         f"<title>Linear-probe accuracy by momentum, ours and the paper's, and by method</title>"
         f"<style>{STYLE}</style>{''.join(placed)}</svg>\n"
     )
+
+
+def _method_label(group: Group) -> str:
+    """The method over its K, one word a line: five of them stand side by side."""
+    return f"K = {group.config.negatives:,}\n" + group.config.method.replace("-", "\n")
 
 
 def _percent(group: Group) -> list[float]:

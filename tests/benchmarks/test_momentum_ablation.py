@@ -119,7 +119,7 @@ def test_the_report_is_a_table_a_json_and_a_figure(tmp_path, capsys):
     assert all(pair["agrees"] for pair in data["pairs"])
     svg = ElementTree.fromstring((tmp_path / "momentum_ablation.svg").read_text())
     words = {node.text for node in svg.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"fails", "0.9999", "in-batch", "K = 127"} <= words
+    assert {"fails", "0.9999", "memory", "K = 127"} <= words
     dots = list(svg.iter("{http://www.w3.org/2000/svg}circle"))
     assert len(dots) == 10 + 4 + 10  # ours, the paper's, the methods'
 
