@@ -61,7 +61,10 @@ def test_softmax_weights_stand_below_on_their_own_axis_unscaled():
     weights = Weights(0.07, np.array([0, 0, 0.1, 0.5]), np.array([0, 0.1, 0.3, 0]))
     figure = cosine_histograms(EDGES, [POSITIVE, NEGATIVE], weights, "log")
     below = [trace for trace in bars(figure) if trace.yaxis == "y2"]
-    assert [list(t.y) for t in below] == [[0, 0, 0.1, 0.5], [0, 0.1, 0.3, 0]]
+    negative, positive = below
+    assert list(negative.y) == [0, 0.1, 0.3, 0]
+    assert list(positive.y) == [0, 0, 0.1, 0.5]
+    assert list(positive.base) == list(negative.y)  # one on the other: together they sum to 1
     assert figure.layout.yaxis.type == "log"
     assert figure.layout.yaxis2.type is None
     assert "τ = 0.07" in figure.layout.yaxis2.title.text

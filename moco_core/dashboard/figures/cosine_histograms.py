@@ -51,14 +51,20 @@ def cosine_histograms(
             figure.add_trace(trace, row=1, col=1)
     framed(figure, x="", y="", height=300 + 240 * (rows - 1))
     if weights is not None:
-        for name, values, number in (("positive", weights.positive, 0), ("negatives", weights.negative, 1)):
+        stacked = (
+            ("negatives", weights.negative, 1, 0.0),
+            ("positive", weights.positive, 0, weights.negative),
+        )
+        for name, values, number, base in stacked:
             figure.add_bar(
                 x=_centres(edges),
                 width=np.diff(edges),
                 y=values,
+                base=base,
+                customdata=values,
                 name=f"weight of the {name}",
                 marker={"color": series_colour(number), "line": {"width": 0}},
-                hovertemplate="cosine %{x:.3f}: %{y:.2%} of the softmax",
+                hovertemplate="cosine %{x:.3f}: %{customdata:.2%} of the softmax",
                 showlegend=False,
                 row=2,
                 col=1,
