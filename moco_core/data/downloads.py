@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import socket
 import tarfile
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from torchvision import datasets
 
 from moco_core.data.idx import find_idx, read_idx
 from moco_core.data.images import DataError, ImageSet
+from moco_core.data.lock import alone
 
 SYSTEM_ROOT = Path("/usr/share/datasets")  # Debian's packages of data sets
 TIMEOUT = 30.0  # seconds without a byte after which a download is given up
@@ -116,7 +116,7 @@ def _fetch(name: str, kind: type[Any], root: Path, read: Callable[[bool], Any]) 
     except RuntimeError:  # torchvision: not found or corrupted
         pass
     try:
-        with _alone(root), _impatient():
+        with alone(root, "download"), _impatient():  # others wait, then find the files
             return read(True)
     except (RuntimeError, OSError, EOFError, tarfile.TarError) as error:
         reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
@@ -129,15 +129,6 @@ def _by_hand(kind: type[Any], root: Path) -> str:
         files = ", ".join(archive for archive, _ in kind.resources)
         return f"put {files} from {kind.mirrors[0]} into {root / kind.__name__ / 'raw'} by hand"
     return f"put {kind.filename} from {kind.url} into {root} by hand"
-
-
-@contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """One process downloads at a time; the others wait, then find the files."""
-    root.mkdir(parents=True, exist_ok=True)
-    with open(root / ".download.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @contextmanager
