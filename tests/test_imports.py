@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FACTS = {"config", "theory", "paper", "sphere"}
+FACTS = {"config", "caveats", "theory", "paper", "sphere"}
 MAY_IMPORT = {
     "config": set(),
+    "caveats": {"config"},
     "theory": set(),
     "paper": set(),
     "sphere": set(),

@@ -9,13 +9,14 @@ from typing import Any
 import streamlit as st
 
 from moco_core import jobs
+from moco_core.caveats import caveats
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.dashboard.selection import choose_run, choose_runs, store
 from moco_core.dashboard.text import duration, plain
 from moco_core.dashboard.training_form import training_form
 from moco_core.dashboard.training_progress import look_after, training_progress
-from moco_core.jobs.caveats import caveats, training_images
 from moco_core.jobs.estimate import estimate
+from moco_core.jobs.training_images import training_images
 from moco_core.runs import Run
 
 

@@ -86,12 +86,12 @@ class RunWriter:
 
     def describe(self, **fields: Any) -> None:
         """Merge facts (data-set fingerprint, device, versions, a new name) into run.json."""
-        self._info = {**self._info, **fields}
+        self._info = {**json.loads((self.path / schema.RUN_FILE).read_text()), **fields}  # others rename runs
         replace_json(self.path / schema.RUN_FILE, self._info)
 
     def add_seconds(self, **parts: float) -> None:
         """Add to the wall-clock seconds that each part of the run has taken, in run.json."""
-        before = self._info.get("seconds", {})
+        before = self.seconds
         self.describe(seconds={name: round(before.get(name, 0) + value, 3) for name, value in parts.items()})
 
     @property

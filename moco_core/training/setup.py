@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from moco_core.caveats import caveats
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.contrast.in_batch import InBatch
 from moco_core.contrast.memory_bank import MemoryBank
@@ -78,19 +79,4 @@ def prepare(config: TrainConfig) -> Setup:
     if train.image_size < SMALLEST_IMAGE:
         raise ConfigError(f"image_size must be at least {SMALLEST_IMAGE} pixels, got {train.image_size}")
     rows = spread_out(held_out, config.eval_size)
-    return Setup(
-        config, device, train.to(device), held_out.subset(rows), tuple(_warnings(config, len(train)))
-    )
-
-
-def _warnings(config: TrainConfig, images: int) -> list[str]:
-    if config.method == "in-batch" or config.queue_size <= images:
-        return []
-    if config.method == "memory-bank":
-        return [
-            f"queue_size {config.queue_size} exceeds the {images} slots of the bank: all of them are drawn"
-        ]
-    return [
-        f"queue_size {config.queue_size} exceeds the {images} training images: "
-        "the queue then holds older keys of the query's own sample among its negatives"
-    ]
+    return Setup(config, device, train.to(device), held_out.subset(rows), tuple(caveats(config, len(train))))

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from moco_core.caveats import caveats
 from moco_core.config import TrainConfig
-from moco_core.jobs.caveats import caveats, training_images
+from moco_core.jobs.training_images import training_images
 from moco_core.runs import RunStore
 from tests.synthetic import write_run
 

@@ -137,3 +137,11 @@ def test_seconds_add_up_over_resumes(tmp_path):
 def test_opening_what_is_not_there(tmp_path):
     with pytest.raises(RunError, match="there is no run 'nothing'"):
         RunWriter(tmp_path / "nothing")
+
+
+def test_a_rename_by_another_process_survives_later_facts(tmp_path):
+    trainer = RunWriter(write_run(tmp_path))
+    RunWriter(trainer.path).describe(name="renamed")
+    trainer.describe(device="cpu")
+    run = RunStore(tmp_path)[trainer.run_id]
+    assert (run.name, run.info["device"]) == ("renamed", "cpu")

@@ -93,7 +93,7 @@ def test_images_that_are_not_there_fail_before_anything_is_written(tmp_path):
 def test_a_queue_longer_than_the_data_set_is_allowed_with_a_reason(tmp_path):
     done = moco("train", "--runs", tmp_path, *QUICK, "--queue-size", 5000, "--steps", 2, "--snapshots", 2)
     assert done.returncode == 0
-    assert "older keys of the query's own sample among its negatives" in done.stderr
+    assert "older keys of its own image among its negatives" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
