@@ -49,6 +49,8 @@ def page() -> None:
         colour = projection_view.colour_of(wanted.colour, run, checkpoint, picture, wanted.k)
     found = find_samples(wanted.search, images)
     done = picked(KEY, images_id, len(images))
+    if collapsed := projection_view.collapse_line(checkpoint):
+        st.warning(collapsed)
     st.caption(
         f"{projection_view.MEANING[wanted.colour]} "
         f"{projection_view.distance_line(wanted.settings, shown.preview)}"

@@ -3,7 +3,7 @@
 // or theme; everything it remembers hangs on its element.
 
 const SVG_LIMIT = 5000; // points up to which plots are drawn as SVG, and the most without WebGL
-const PATIENCE = 20000; // milliseconds to wait for plotly.js
+const PATIENCE = 10000; // milliseconds to wait for plotly.js
 const TWEEN = 700; // milliseconds of one step of an animation
 const TWEEN_LIMIT = 20000; // points beyond which steps are not interpolated
 const DIM = 0.12; // opacity of what is not selected
@@ -320,7 +320,7 @@ class Pane {
     });
     this.sentence.textContent =
       step > 1
-        ? `This browser has no WebGL: every ${step}th of ${this.count.toLocaleString("en")} points is drawn.`
+        ? `This browser has no WebGL: one in ${step} of ${this.count.toLocaleString("en")} points is drawn.`
         : dim === 3 && !hasWebGL()
           ? "This browser has no WebGL, which a 3-D picture needs; 2-D works without."
           : "";

@@ -146,6 +146,8 @@ def _votes(
     folder: str, step: int, checksum: str, k: int, layer: str, _run: Run, _checkpoint: Checkpoint
 ) -> Array:
     labels = eval_set(_run).labels
+    if not (labels >= 0).any():
+        raise ValueError("labels must hold at least one known class; no evaluation image has one")
     most = int((labels >= 0).sum()) - 1
     rows = embeddings(_run, _checkpoint).layer(layer)
     return _frozen(knn_predict(rows, labels, k=min(k, max(most, 1)), temperature=TEMPERATURE))

@@ -9,6 +9,7 @@ from moco_core.analysis.neighbors import local_density
 from moco_core.dashboard import loaders
 from moco_core.dashboard.palette import RIGHT, WRONG
 from moco_core.dashboard.points import Colour, Points
+from moco_core.dashboard.text import plain
 from moco_core.projections import Projection, ProjectionSettings
 from moco_core.projections.compute import KEY, QUERY, QUEUE
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError
@@ -185,6 +186,15 @@ def links(run: Run, checkpoint: Checkpoint, clicked: int | None, layer: str) -> 
         return []
     near, _ = loaders.neighbours_of(run, checkpoint, np.array([clicked]), LINKED, layer)
     return [(clicked, int(row)) for row in near[0]]
+
+
+def collapse_line(checkpoint: Checkpoint) -> str:
+    """A warning, in Markdown, where the space has collapsed: a picture magnifies whatever is left; else empty."""
+    found = checkpoint.metrics.get("collapse", {})
+    reason = found.get("reason")
+    if found.get("verdict") in (None, "none") or not isinstance(reason, str):
+        return ""
+    return f"{plain(reason)} The picture magnifies what little tells them apart."
 
 
 def sampling_lines(picture: Projection, images: EvalSet, checkpoint: Checkpoint) -> list[str]:

@@ -134,6 +134,21 @@ class ProjectionDesk:
         """Where projections of runs that can't be written to are kept while the app runs."""
         return Path(self._spare.name)
 
+    @property
+    def worker_pid(self) -> int | None:
+        """The process that makes pictures, if there is one."""
+        return None if self._worker is None else self._worker.pid
+
+    def close(self) -> None:
+        """End the worker and drop what was kept aside."""
+        with self._lock:
+            worker, self._worker = self._worker, None
+            self._jobs.clear()
+        if worker is not None:
+            worker.terminate()
+            worker.wait()
+        self._spare.cleanup()
+
     def ask(self, run: Run, checkpoint: Checkpoint, settings: ProjectionSettings) -> Work:
         """See to it that a projection is made, and say how far it is. An error stays until `retry`."""
         name = content_id(run, checkpoint, settings)

@@ -1,0 +1,197 @@
+"""Pictures are stored by content: found again exactly when they show the same, made anew otherwise."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from moco_core.analysis.projection import principal_components, project
+from moco_core.projections import ProjectionSettings, drawn_rows, find_projection, stored_projection
+from moco_core.projections.compute import KEY, QUERY, QUEUE, compute, drawn_slots
+from moco_core.projections.store import content_id
+from moco_core.runs import Run, RunError, RunStore
+from tests.synthetic import write_run
+
+PCA = ProjectionSettings(method="pca")
+
+
+@pytest.fixture
+def run(tmp_path):
+    return Run(write_run(tmp_path))
+
+
+def files(run):
+    return sorted(path.name for path in (run.path / "cache").glob("*"))
+
+
+def test_a_picture_is_that_of_its_embeddings(run):
+    step = run.steps[-1]
+    picture = stored_projection(run, step, PCA)
+    expected = principal_components(step.query, 2)
+    np.testing.assert_allclose(picture.coordinates[0], expected.coordinates, atol=1e-6)
+    np.testing.assert_allclose(picture.share, expected.share, atol=1e-6)
+    assert picture.samples.tolist() == list(range(60))
+    assert picture.steps.tolist() == [20]
+    assert 0.5 < picture.trustworthiness[0] <= 1
+    assert 0.5 < picture.continuity[0] <= 1
+    assert picture.k == 15
+
+
+def test_umap_is_that_of_the_analysis(run):
+    settings = ProjectionSettings(seed=3, neighbors=5)
+    stages = []
+    picture = stored_projection(
+        run, run.steps[-1], settings, lambda stage, share: stages.append((stage, share))
+    )
+    np.testing.assert_array_equal(
+        picture.coordinates[0], project(run.steps[-1].query, "umap", 2, seed=3, neighbors=5)
+    )
+    assert ("Optimising the layout", 1.0) in stages
+    assert all(0 <= share <= 1 for _, share in stages)
+
+
+def test_the_second_time_nothing_is_computed(run, monkeypatch):
+    first = stored_projection(run, run.steps[-1], PCA)
+    monkeypatch.setattr("moco_core.projections.store.compute", None)
+    monkeypatch.setattr("moco_core.projections.store.measure", None)
+    again = RunStore(run.path.parent)[run.id]  # as after a restart
+    second = stored_projection(again, again.steps[-1], PCA)
+    for field in dataclasses.fields(first):
+        np.testing.assert_array_equal(getattr(first, field.name), getattr(second, field.name))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"method": "umap"},
+        {"dim": 3},
+        {"neighbors": 16},
+        {"min_dist": 0.2},
+        {"seed": 1},
+        {"layer": "features"},
+        {"keys": True},
+        {"queue": True},
+        {"aligned": True},
+    ],
+)
+def test_every_setting_names_another_picture(run, change):
+    step = run.steps[-1]
+    assert content_id(run, step, dataclasses.replace(PCA, **change)) != content_id(run, step, PCA)
+
+
+def test_other_content_at_the_same_place_is_another_picture(tmp_path):
+    first = Run(write_run(tmp_path / "a", seed=0))
+    second = Run(write_run(tmp_path / "b", seed=1))
+    assert first.id == second.id
+    assert content_id(first, first.steps[-1], PCA) != content_id(second, second.steps[-1], PCA)
+
+
+def test_queries_keys_and_queue_are_projected_together(run):
+    step = run.steps[-1]
+    picture = compute(run, step, dataclasses.replace(PCA, keys=True, queue=True))
+    together = np.concatenate([step.query, step.key, step.queue.keys])
+    np.testing.assert_allclose(
+        picture.coordinates[0], principal_components(together, 2).coordinates, atol=1e-5
+    )
+    assert picture.kinds.tolist() == [QUERY] * 60 + [KEY] * 60 + [QUEUE] * 32
+    assert picture.samples.tolist() == [*range(60), *range(60), *[-1] * 32]
+    assert picture.slots.tolist() == [*[-1] * 120, *range(32)]
+
+
+def test_an_empty_queue_adds_nothing(run):
+    picture = compute(run, run.steps[0], dataclasses.replace(PCA, queue=True))
+    assert picture.coordinates.shape == (1, 60, 2)
+
+
+def test_a_method_without_a_queue_says_so(tmp_path):
+    run = Run(write_run(tmp_path, queue=False))
+    with pytest.raises(RunError, match="has no queue"):
+        compute(run, run.steps[-1], dataclasses.replace(PCA, queue=True))
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", None])
+def test_a_damaged_file_is_made_anew(run, content):
+    step = run.steps[-1]
+    first = stored_projection(run, step, PCA)
+    (name,) = files(run)
+    path = run.path / "cache" / name
+    path.write_bytes(path.read_bytes()[:-8] if content is None else content)
+    assert find_projection(run, step, PCA) is None
+    second = stored_projection(run, step, PCA)
+    np.testing.assert_array_equal(first.coordinates, second.coordinates)
+    assert find_projection(run, step, PCA) is not None
+
+
+def test_a_run_that_cannot_be_written_is_shown_all_the_same(run, tmp_path):
+    (run.path / "cache").write_text("a file where the folder would be")
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    step = run.steps[-1]
+    picture = stored_projection(run, step, PCA)  # nowhere to keep it
+    assert find_projection(run, step, PCA) is None
+    kept = stored_projection(run, step, PCA, spare=spare)
+    np.testing.assert_array_equal(picture.coordinates, kept.coordinates)
+    assert find_projection(run, step, PCA, spare) is not None
+
+
+def test_nothing_half_written_is_left(run):
+    stored_projection(run, run.steps[-1], PCA)
+    assert len(files(run)) == 1
+    assert files(run)[0].startswith("projection-")
+
+
+@pytest.mark.parametrize("samples", [2, 3, 4])
+def test_few_samples(tmp_path, samples):
+    run = Run(write_run(tmp_path, samples=samples, classes=2))
+    picture = stored_projection(run, run.steps[-1], PCA)
+    assert picture.measured
+    assert np.isnan(picture.trustworthiness[0]) == (samples < 3)
+    assert find_projection(run, run.steps[-1], PCA).measured
+
+
+def test_embeddings_that_do_not_match_the_images_are_refused(tmp_path):
+    run, other = Run(write_run(tmp_path / "a")), Run(write_run(tmp_path / "b", samples=30))
+    (run.path / "eval_set.safetensors").write_bytes((other.path / "eval_set.safetensors").read_bytes())
+    info = (
+        (run.path / "run.json")
+        .read_text()
+        .replace(run.info["eval_set_sha256"], other.info["eval_set_sha256"])
+    )
+    (run.path / "run.json").write_text(info)
+    mixed = Run(run.path)
+    with pytest.raises(RunError, match="60 embeddings for 30 images"):
+        compute(mixed, mixed.steps[-1], PCA)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"method": "tsne"}, "method must be one of umap, pca; got 'tsne'"),
+        ({"dim": 4}, "dim must be 2 or 3, got 4"),
+        ({"neighbors": 1}, r"neighbors must lie in \[2, 1000\], got 1"),
+        ({"min_dist": -0.1}, r"min_dist must lie in \[0, 1\]"),
+        ({"min_dist": float("nan")}, r"min_dist must lie in \[0, 1\]"),
+        ({"seed": -1}, "seed must lie in"),
+        ({"layer": "pixels"}, "layer must be one of query, features"),
+        ({"layer": "features", "keys": True}, "not in features"),
+        ({"aligned": True, "queue": True}, "aligned steps show"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        ProjectionSettings(**settings)
+
+
+def test_beyond_the_most_a_fixed_sample_is_drawn():
+    rows = drawn_rows(1000, 100)
+    assert len(rows) == 100
+    assert (np.diff(rows) > 0).all()
+    np.testing.assert_array_equal(rows, drawn_rows(1000, 100))
+    assert drawn_rows(100, 100).tolist() == list(range(100))
+
+
+def test_of_a_long_queue_slots_of_all_ages_are_drawn():
+    slots = drawn_slots(1000, 10)
+    assert (slots[0], slots[-1], len(slots)) == (0, 999, 10)
+    assert (np.diff(slots) == 111).all()
+    assert drawn_slots(5, 10).tolist() == list(range(5))
