@@ -57,7 +57,7 @@ def drift_share(steps: int) -> tuple[dict[str, float], dict[str, float]]:
     """Seconds of drift over seconds of the run, with the default settings on digits."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "moco_core", "train", "--steps", str(steps), "--runs", folder]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, capture_output=True)
         (run,) = RunStore(folder)
         spent = run.info["seconds"]
         slots = [len(checkpoint.drift["age"]) for checkpoint in run.steps if checkpoint.drift]
@@ -132,7 +132,7 @@ def long_queue() -> dict[str, Any]:
 def long_drift() -> dict[str, Any]:
     """Arrays as `staleness.measure` returns them for the long queue, made up: what is drawn costs the same."""
     rng = np.random.default_rng(0)
-    length, kept = staleness.length_grid(SLOTS, 48), staleness.length_grid(SLOTS, 16)
+    length, kept = staleness.length_grid(SLOTS, 40), staleness.length_grid(SLOTS, 12)
     slot = np.arange(SLOTS)[::-1]
     per_slot = {
         name: 1 - rng.random(SLOTS) * slot[::-1] / SLOTS

@@ -295,8 +295,8 @@ def stands_for(slot: Array, age: Array, filled: int) -> Array:
 
 
 def length_grid(slots: int, points: int) -> Array:
-    """At most `points` slot counts from 1 to `slots`, evenly spaced on a log scale, the last included."""
-    return np.unique(np.geomspace(1, slots, points).round().astype(np.int64))
+    """At most `points` slot counts from 1, or a 1024th of `slots`, to `slots`, even on a log scale."""
+    return np.unique(np.geomspace(max(1, slots // 1024), slots, points).round().astype(np.int64))
 
 
 def measure(
@@ -357,7 +357,7 @@ def measure(
     key_drift = _drift(comparison.stale, comparison.fresh)
     query_drift = _drift(comparison.stale, lag[order])
     length = np.rint(np.cumsum(comparison.weight)).astype(np.int64)
-    counts, kept = length_grid(len(order), 48), length_grid(int(length[-1]), 16)
+    counts, kept = length_grid(len(order), 40), length_grid(int(length[-1]), 12)
     cosine = gradient_cosine(comparison, counts.tolist())
     error = softmax_error(comparison, counts.tolist())
     counterfactual = eviction(comparison.thinned(EVICTION_ANCHORS), age, kept.tolist(), seed)
