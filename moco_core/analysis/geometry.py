@@ -170,9 +170,7 @@ def collapse(x: Array) -> Collapse:
     threshold = 1 + DIMENSIONAL * (most - 1)
     verdict = "dimensional" if most > 1 and rank < threshold else "none"
     words = "Dimensional collapse" if verdict == "dimensional" else "No collapse"
-    sentence = (
-        f"{words}: the embeddings use about {rank:.1f} of {most} directions (effective rank, centred)."
-    )
+    sentence = f"{words}: the embeddings use about {rank:.1f} of {most} directions (effective rank, centred)."
     return Collapse(verdict, "effective rank", rank, threshold, sentence)
 
 
