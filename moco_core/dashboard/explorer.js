@@ -369,6 +369,8 @@ class Pane {
     await Plotly.react(this.plot, [...traces, ...this.marks()], this.layout(theme), this.config());
     if (!this.drawn) this.listen();
     this.drawn = true;
+    const { xaxis, yaxis } = this.plot._fullLayout;
+    if (dim === 2 && !this.left().ranges) this.home = [xaxis.range.slice(), yaxis.range.slice()];
   }
 
   // One colour a point. The queue fades with age, and in 3-D so does what is not selected: there by mixing
@@ -457,9 +459,11 @@ class Pane {
 
   layout(theme) {
     const { dim, axes } = this.points.meta;
+    const { ranges, camera: eye } = this.left();
+    const camera = eye ? { camera: eye } : {};
     const axis = (i) => ({
       title: { text: axes[i], font: { size: 12 } },
-      range: this.range(i),
+      range: dim === 2 && ranges ? ranges[i].slice() : this.range(i),
       showticklabels: false,
       zeroline: false,
       gridcolor: theme.grid,
@@ -467,7 +471,7 @@ class Pane {
     });
     const space =
       dim === 3
-        ? { scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2), aspectmode: "data", uirevision: this.app.spec.view } }
+        ? { scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2), aspectmode: "data", ...camera } }
         : { xaxis: axis(0), yaxis: { ...axis(1), scaleanchor: "x" } };
     return {
       ...space,
@@ -485,6 +489,23 @@ class Pane {
       modebar: { bgcolor: "rgba(0,0,0,0)", color: theme.text, activecolor: theme.primary },
       showlegend: false,
     };
+  }
+
+  // Zoom and camera as they were left, as long as the view is the same. Plotly's own memory (uirevision) loses
+  // both: the camera with a new layout, the ranges because equal scales change them.
+  left() {
+    return this.kept?.view === this.app.spec.view ? this.kept : {};
+  }
+
+  keepView(change) {
+    const { layout } = this.plot;
+    const touched = (name) => Object.keys(change).some((key) => key.startsWith(name));
+    const kept = { ...this.left(), view: this.app.spec.view };
+    if (touched("scene.camera")) this.kept = { ...kept, camera: change["scene.camera"] ?? layout.scene.camera };
+    if (!touched("xaxis") && !touched("yaxis")) return;
+    const ranges = [layout.xaxis.range.slice(), layout.yaxis.range.slice()];
+    const home = ranges.flat().every((value, i) => Math.abs(value - this.home.flat()[i]) < 1e-6);
+    this.kept = { ...kept, ranges: home ? undefined : ranges };
   }
 
   // The extent of all frames, so that an animation keeps its scale.
@@ -543,6 +564,7 @@ class Pane {
       }
       app.select(rows, Boolean(app.pointer?.shiftKey));
     });
+    plot.on("plotly_relayout", (change) => this.keepView(change));
     plot.on("plotly_deselect", () => app.select([], false));
   }
 

@@ -144,11 +144,16 @@ def test_selection_and_zoom_survive_colour_and_step(page, address, run):
     open_page(page, address, run)
     rows = lasso_left_half(page, run)
     page.get_by_role("heading", name=f"Selected: {len(rows)}").wait_for()
-    page.evaluate(
-        "Plotly.relayout(document.querySelector('.moco-explorer .plot'), {'xaxis.range': [-0.3, 0.3]})"
-    )
+    page.locator(".moco-explorer .modebar-btn[data-val=zoom]").click()
+    box = page.locator(".moco-explorer .plot").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 400, box["y"] + 400, steps=6)
+    page.mouse.up()
     ranges = "document.querySelector('.moco-explorer .plot')._fullLayout.xaxis.range"
     zoomed = page.evaluate(ranges)
+    flat = stored_projection(run, run.steps[-1], PCA).coordinates[0]
+    assert zoomed[1] - zoomed[0] < 0.7 * np.ptp(flat[:, 0])
 
     def choose_colour(name):
         page.get_by_role("combobox", name=re.compile("Colour")).click()
@@ -168,7 +173,8 @@ def test_selection_and_zoom_survive_colour_and_step(page, address, run):
 
 def test_the_camera_survives_a_new_colour(page, address, run):
     open_page(page, address, run, "&dim=3-D")
-    camera = "JSON.stringify(document.querySelector('.moco-explorer .plot')._fullLayout.scene.camera.eye)"
+    plot = "document.querySelector('.moco-explorer .plot')"
+    camera = f"Object.values({plot}._fullLayout.scene._scene.getCamera().eye).map(x => x.toFixed(3)).join()"
     at_first = page.evaluate(camera)
     box = page.locator(".moco-explorer .plot").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -268,3 +274,15 @@ def test_dark(dark_page, address, run):
     open_page(dark_page, address, run)
     colour = dark_page.evaluate("document.querySelector('.moco-explorer .plot').layout.font.color")
     assert min(int(colour[i : i + 2], 16) for i in (1, 3, 5)) > 180
+
+
+def test_aligned_steps_play_and_leave_the_page_at_the_last(page, address, run):
+    aligned = stored_projection(run, run.steps[-1], ProjectionSettings(method="pca", aligned=True))
+    open_page(page, address, run, "&aligned=true&step=0")
+    place = "() => [...document.querySelector('.moco-explorer .plot').data[0].x]"
+    np.testing.assert_allclose(page.evaluate(place), aligned.coordinates[0, :, 0], atol=1e-5)
+    page.get_by_role("button", name="Play the steps").click()
+    page.locator("[data-frame='2']").wait_for()
+    expect(page.get_by_role("slider", name="Step")).to_have_attribute("aria-valuetext", "20")
+    np.testing.assert_allclose(page.evaluate(place), aligned.coordinates[2, :, 0], atol=1e-5)
+    expect(page.get_by_text(f"Trustworthiness {aligned.trustworthiness[2]:.3f}")).to_be_visible()
