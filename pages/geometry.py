@@ -124,7 +124,8 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
     k = right.slider("Neighbours k", 1, 100, 20, key="k", bind="query-params")
 
     with section("Hubs"):
-        hubs = data.hubness(run, checkpoint, k, layer)
+        with st.spinner("Finding all nearest neighbours …", show_time=True):
+            hubs = data.hubness(run, checkpoint, k, layer)
         images = loaders.eval_set(run)
         st.markdown(data.hubness_reading(hubs))
         chart(

@@ -116,7 +116,7 @@ def knn_predict(
     temperature = as_positive(temperature, "temperature")
     known = np.flatnonzero(labels >= 0)
     if query is None and len(known) == len(labels):
-        return _vote(*nearest(rows, k), labels, temperature)
+        return vote(*nearest(rows, k), labels, temperature)
     if query is None:
         # Among the labelled, a row may be its own nearest; an unlabelled row is asked like any stranger.
         predicted = np.empty(len(rows), np.int64)
@@ -126,7 +126,7 @@ def knn_predict(
     if not len(known):
         raise ValueError("bank_labels must hold at least one known class; all are negative")
     found, cosine = nearest_in(rows[known], query, k)
-    return _vote(found, cosine, labels[known], temperature)
+    return vote(found, cosine, labels[known], temperature)
 
 
 def knn_accuracy(
@@ -196,8 +196,11 @@ def local_density(cosines: Array) -> Array:
     return found.mean(1, dtype=np.float64)
 
 
-def _vote(found: Array, cosine: Array, labels: Array, temperature: float) -> Array:
-    """The class with the largest sum of `exp(cosine / τ)` among the neighbours `found` (N×k)."""
+def vote(found: Array, cosine: Array, labels: Array, temperature: float = TEMPERATURE) -> Array:
+    """The class with the largest sum of `exp(cosine / τ)` among each sample's neighbours, the lower among equals.
+
+    found and cosine N×k, as `nearest` returns them; labels of all that can be found. Returns N int64.
+    """
     classes, index = np.unique(labels, return_inverse=True)
     predicted = np.empty(len(found), np.int64)
     for rows in blocks(len(found), len(classes)):

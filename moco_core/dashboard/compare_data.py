@@ -47,6 +47,7 @@ METRICS: Mapping[str, tuple[str, int]] = {
     "effective_rank_features": ("effective rank (backbone features)", +1),
     "k_star": ("consistent length K*", +1),
 }
+VOTING = {"knn": "query", "knn_features": "features"}
 LEFT_OUT = (
     ", each left out in turn"  # runs store votes of training images; here the images vote for each other
 )
@@ -292,7 +293,9 @@ def _drawn(picture: Projection, frame: int, rows: Array, images: int) -> tuple[A
 
 def _axes(picture: Projection, settings: ProjectionSettings) -> tuple[str, ...]:
     """Axes without the shares of variance, which no longer hold for a picture that was turned."""
-    return axis_titles(dataclasses.replace(picture, share=np.zeros(0, np.float32)), settings)
+    method = "pca" if len(picture.share) else settings.method  # components stand in while UMAP is being made
+    plain_picture = dataclasses.replace(picture, share=np.zeros(0, np.float32))
+    return axis_titles(plain_picture, dataclasses.replace(settings, method=method))
 
 
 def _colour(
@@ -424,9 +427,10 @@ def _metrics(
     found = []
     for key, (name, better) in METRICS.items():
         values = _stored(_a, _b, key) if _common.whole or key == "k_star" else None
-        if values is None:
+        if values is None and key in VOTING:
+            values, name = _vote_accuracies(_a, _b, _common, VOTING[key]), name + LEFT_OUT
+        elif values is None:
             values = _measured(_a, _common.rows_a, key), _measured(_b, _common.rows_b, key)
-            name += LEFT_OUT * key.startswith("knn")
         if all(map(math.isfinite, values)):
             found.append(MetricPair(name, *values, better))
     return found
@@ -443,14 +447,22 @@ def _stored(a: Side, b: Side, key: str) -> tuple[float, float] | None:
     return float(entries[0]["value"]), float(entries[1]["value"])
 
 
+def _vote_accuracies(a: Side, b: Side, common: Common, layer: str) -> tuple[float, float]:
+    """Share of the common images whose neighbours vote right in A and in B; NaN without labels or this layer."""
+    known = common.images.labels >= 0
+    try:
+        found = votes(a, b, common, neighbors.K, layer)
+    except ValueError:
+        return math.nan, math.nan
+    truth = common.images.labels[known]
+    return float((found.a[known] == truth).mean()), float((found.b[known] == truth).mean())
+
+
 def _measured(side: Side, rows: Array, key: str) -> float:
     """A metric of some of the images of one side; NaN where it can't be had from the embeddings alone."""
     found, labels = side.embeddings, side.images.labels[rows]
     try:
         match key:
-            case "knn" | "knn_features":
-                x = found.layer("query" if key == "knn" else "features")[rows]
-                return neighbors.knn_accuracy(x, labels, min(neighbors.K, len(rows) - 1))
             case "alignment":
                 return math.nan if found.second_view is None else geometry.alignment(
                     found.query[rows], found.second_view[rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from moco_core.runs import Checkpoint, EvalSet, Run, RunError
 Array = np.ndarray
 
 LAYERS = {"query": "projector output", "features": "backbone features"}
+STORED_RANKS = {"query": ("effective_rank", "projector"), "features": ("effective_rank_features", "backbone")}
 MATRIX = 50  # classes that a confusion matrix shows
 HUBS = 16  # images in the gallery of hubs
 CELL = 12  # images of a cell that are shown
@@ -298,7 +299,7 @@ def _point(folder: str, step: int, checksum: str, _run: Run, _checkpoint: Checkp
         return math.nan, math.nan
 
 
-def _stored(checkpoint: Checkpoint, name: str, settings: dict[str, float]) -> float:
+def _stored(checkpoint: Checkpoint, name: str, settings: Mapping[str, object]) -> float:
     """A metric as the run stored it; NaN where it has none, or one defined otherwise."""
     entry = checkpoint.metrics.get(name, {})
     value = entry.get("value")
@@ -323,7 +324,11 @@ def _spectrum(
     folder: str, step: int, checksum: str, layer: str, _run: Run, _checkpoint: Checkpoint
 ) -> Spectrum:
     rows = loaders.embeddings(_run, _checkpoint).layer(layer)
-    return Spectrum(LAYERS[layer], geometry.spectrum(rows), geometry.effective_rank(rows))
+    name, stored_as = STORED_RANKS[layer]
+    rank = _stored(_checkpoint, name, {"layer": stored_as})
+    return Spectrum(
+        LAYERS[layer], geometry.spectrum(rows), rank if math.isfinite(rank) else geometry.effective_rank(rows)
+    )
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from moco_core.analysis.neighbors import TEMPERATURE, K, knn_predict, nearest, nearest_in
+from moco_core.analysis.neighbors import TEMPERATURE, K, knn_predict, nearest, nearest_in, vote
 from moco_core.runs import Checkpoint, EvalSet, QueueSnapshot, Run, RunError
 from moco_core.runs.schema import HISTORY_FILE
 
@@ -148,6 +148,8 @@ def _votes(
     labels = eval_set(_run).labels
     if not (labels >= 0).any():
         raise ValueError("labels must hold at least one known class; no evaluation image has one")
+    if (labels >= 0).all():
+        return _frozen(vote(*neighbours(_run, _checkpoint, k, layer), labels, TEMPERATURE))
     most = int((labels >= 0).sum()) - 1
     rows = embeddings(_run, _checkpoint).layer(layer)
     return _frozen(knn_predict(rows, labels, k=min(k, max(most, 1)), temperature=TEMPERATURE))

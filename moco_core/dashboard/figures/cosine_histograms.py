@@ -70,7 +70,7 @@ def cosine_histograms(
                 col=1,
             )
         title = f"softmax weight at τ = {weights.temperature:g}"
-        figure.update_yaxes(title_text=title, tickformat=".0%", row=2, col=1)
+        figure.update_yaxes(title_text=title, tickformat=".1~%", row=2, col=1)
     _scale_counts(figure.update_yaxes, scale, row=1, col=1)
     figure.update_xaxes(title_text="cosine similarity", row=rows, col=1)
     figure.update_layout(barmode="overlay", bargap=0)
@@ -157,7 +157,7 @@ def _scale_counts(update_yaxes: Any, scale: str, *, title: bool = True, **where:
     if title:
         update_yaxes(title_text=SCALES[scale], **where)
     if scale == "share":
-        update_yaxes(tickformat=".0%", **where)
+        update_yaxes(tickformat=".1~%", **where)
     if scale == "log":
         update_yaxes(type="log", dtick=1, exponentformat="power", **where)
 
