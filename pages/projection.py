@@ -43,8 +43,8 @@ def page() -> None:
     follow(run, checkpoint, wanted.settings, shown)
 
     picture = shown.picture
-    frame = projection_view.frame_of(picture, checkpoint)
-    points = projection_view.points_of(picture, wanted.settings, checkpoint)
+    frame = projection_view.frame_of(run, checkpoint, wanted.settings, picture)
+    points = projection_view.points_of(run, checkpoint, wanted.settings, picture)
     with st.spinner("Finding all nearest neighbours …", show_time=True):
         colour = projection_view.colour_of(wanted.colour, run, checkpoint, picture, wanted.k)
     found = find_samples(wanted.search, images)
@@ -61,11 +61,13 @@ def page() -> None:
         images,
         images_id,
         frame=frame,
-        view=f"{run.id} {wanted.settings}",
+        view=f"{images_id} {wanted.settings}",
         caption=f"{run.name}, step {checkpoint.step}",
         rings=projection_view.ringed(found, done.row),
         links=projection_view.links(run, checkpoint, done.row, wanted.settings.layer),
-        on_frame=lambda left: st.query_params.update(step=str(picture.steps[left])),
+        on_frame=lambda left: st.query_params.update(
+            projection_view.address_of(run, checkpoint, wanted.settings, left)
+        ),
     )
     st.caption(projection_view.faithfulness_line(picture, frame))
     for line in projection_view.sampling_lines(picture, images, checkpoint):

@@ -244,7 +244,7 @@ def panes(
     """Both pictures over the common images, B's turned onto A's, coloured alike."""
     sides = (a, b)
     drawn = [
-        _drawn(picture, frame_of(picture, side.checkpoint), rows, len(side.images))
+        _drawn(picture, frame_of(side.run, side.checkpoint, settings, picture), rows, len(side.images))
         for picture, side, rows in zip(pictures, sides, (common.rows_a, common.rows_b), strict=True)
     ]
     shown, at_a, at_b = np.intersect1d(drawn[0][0], drawn[1][0], return_indices=True)

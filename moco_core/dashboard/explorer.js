@@ -229,7 +229,7 @@ class Explorer {
     const { frames } = this.panes[0].points.meta;
     this.controls.replaceChildren();
     if (frames.length < 2) return;
-    const play = element("button", "play", this.controls, this.playing ? "❚❚ Pause" : "▶ Play the steps");
+    const play = element("button", "play", this.controls, this.playing ? "❚❚ Pause" : "▶ Play");
     play.addEventListener("click", () => (this.playing ? this.pause() : this.play()));
     this.clock = element("span", "clock", this.controls, frames[this.panes[0].frame] ?? "");
   }

@@ -11,10 +11,12 @@ from moco_core.analysis.neighbors import K
 from moco_core.dashboard import loaders
 from moco_core.dashboard.projection_view import COLOURINGS, colourings
 from moco_core.projections import ProjectionSettings
+from moco_core.projections.compute import sweep_mates
 from moco_core.runs import Checkpoint, Run
 
 METHOD_NAMES = {"umap": "UMAP", "pca": "PCA"}
 DIM_NAMES = {2: "2-D", 3: "3-D"}
+ALIGNED_NAMES = {"no": "nothing", "steps": "other steps", "sweep": "its sweep"}
 EXTRA_NAMES = {"keys": "Keys", "queue": "Queue"}
 
 
@@ -57,16 +59,17 @@ def projection_controls(run: Run, checkpoint: Checkpoint) -> Wanted:
             format_func=COLOURINGS.__getitem__,
             key="colour",
             bind="query-params",
-            width=180,
+            width=170,
         )
         extras = _extras(run, checkpoint)
+        aligned = _aligned(run)
         search = st.text_input(
             "Find",
             key="find",
             bind="query-params",
             placeholder="class or #sample id",
             help="What is found is ringed in red. Separate several by commas.",
-            width=190,
+            width=170,
         )
         with st.popover("More", icon=":material/tune:"):
             finer = _finer(run, checkpoint, method)
@@ -78,10 +81,10 @@ def projection_controls(run: Run, checkpoint: Checkpoint) -> Wanted:
                 key="k",
                 bind="query-params",
             )
-    if finer["layer"] != "query" or finer["aligned"]:
+    if finer["layer"] != "query" or aligned != "no":
         extras = []
     settings = ProjectionSettings(
-        method=method, dim=dim, keys="keys" in extras, queue="queue" in extras, **finer
+        method=method, dim=dim, aligned=aligned, keys="keys" in extras, queue="queue" in extras, **finer
     )
     return Wanted(settings, colour, k, search)
 
@@ -108,6 +111,27 @@ def _extras(run: Run, checkpoint: Checkpoint) -> list[str]:
     )
 
 
+def _aligned(run: Run) -> str:
+    """Which pictures are kept in line with one another."""
+    offered = [
+        "no",
+        *(["steps"] if len(run.steps) > 1 else []),
+        *(["sweep"] if len(sweep_mates(run)) > 1 else []),
+    ]
+    if len(offered) == 1:
+        return "no"
+    return st.selectbox(
+        "In line with",
+        offered,
+        format_func=ALIGNED_NAMES.__getitem__,
+        key="aligned",
+        bind="query-params",
+        width=150,
+        help="Several pictures in which points stay where they were unless their neighbours changed: the run's "
+        "steps, or the runs of its sweep at this step. They can be played. Queries or features alone.",
+    )
+
+
 def _finer(run: Run, checkpoint: Checkpoint, method: str) -> dict[str, Any]:
     """The settings behind the button, as keywords of `ProjectionSettings`."""
     layers = ["query"]
@@ -121,14 +145,6 @@ def _finer(run: Run, checkpoint: Checkpoint, method: str) -> dict[str, Any]:
             key="layer",
             bind="query-params",
             help="The projector's output, which the loss sees, or the backbone's, which other tasks use.",
-        ),
-        "aligned": len(run.steps) > 1
-        and st.toggle(
-            "Align all steps",
-            key="aligned",
-            bind="query-params",
-            help="Project all steps together: points stay where they were unless their neighbours changed. "
-            "Then the steps can be played. Queries or features alone.",
         ),
     }
     if method == "umap":

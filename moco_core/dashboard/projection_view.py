@@ -11,7 +11,7 @@ from moco_core.dashboard.palette import RIGHT, WRONG
 from moco_core.dashboard.points import Colour, Points
 from moco_core.dashboard.text import plain
 from moco_core.projections import Projection, ProjectionSettings
-from moco_core.projections.compute import KEY, QUERY, QUEUE
+from moco_core.projections.compute import KEY, QUERY, QUEUE, frames
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError
 
 Array = np.ndarray
@@ -46,7 +46,7 @@ def colourings(run: Run, checkpoint: Checkpoint) -> list[str]:
     ]
 
 
-def points_of(picture: Projection, settings: ProjectionSettings, checkpoint: Checkpoint) -> Points:
+def points_of(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, picture: Projection) -> Points:
     """The points of a picture, the queue's fading with age."""
     fade = None
     if (picture.kinds == QUEUE).any():
@@ -58,7 +58,7 @@ def points_of(picture: Projection, settings: ProjectionSettings, checkpoint: Che
         axis_titles(picture, settings),
         picture.kinds,
         fade,
-        tuple(f"step {step}" for step in picture.steps),
+        _frame_names(run, checkpoint, settings, picture),
     )
 
 
@@ -168,10 +168,27 @@ def distance_line(settings: ProjectionSettings, preview: bool) -> str:
     )
 
 
-def frame_of(picture: Projection, checkpoint: Checkpoint) -> int:
-    """Which of the picture's frames shows this step: the only one, unless steps are aligned."""
-    found = np.flatnonzero(picture.steps == checkpoint.step)
-    return int(found[0]) if len(found) else 0
+def frame_of(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, picture: Projection) -> int:
+    """Which of the pictures shows this step of this run: the only one, unless several are aligned."""
+    shown = [(frame.run.id, frame.checkpoint.step) for frame in frames(run, checkpoint, settings)]
+    return shown.index((run.id, checkpoint.step)) if len(picture.steps) == len(shown) else 0
+
+
+def address_of(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, frame: int) -> dict[str, str]:
+    """The part of the page's address that leads to one of several aligned pictures."""
+    chosen = frames(run, checkpoint, settings)[frame]
+    return {"run": chosen.run.id, "step": str(chosen.checkpoint.step)}
+
+
+def _frame_names(
+    run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, picture: Projection
+) -> tuple[str, ...]:
+    shown = frames(run, checkpoint, settings)
+    if len(shown) != len(picture.steps):  # the preview, until several are there
+        return tuple(f"step {step}" for step in picture.steps)
+    if settings.aligned == "sweep":
+        return tuple(f"{frame.run.name}, step {frame.checkpoint.step}" for frame in shown)
+    return tuple(f"step {frame.checkpoint.step}" for frame in shown)
 
 
 def ringed(found: Array, clicked: int | None) -> list[int]:

@@ -60,7 +60,7 @@ def shown_projection(run: Run, checkpoint: Checkpoint, settings: ProjectionSetti
     work = desk.ask(run, checkpoint, settings)
     if found is not None:
         return Shown(found, content, False, work)
-    quick = dataclasses.replace(settings, method="pca", aligned=False)
+    quick = dataclasses.replace(settings, method="pca", aligned="no")
     picture = _preview(*place(checkpoint), quick, _run=run, _checkpoint=checkpoint)
     return Shown(picture, content_id(run, checkpoint, quick), settings.method != "pca", work)
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from moco_core.analysis.projection import METHODS, faithfulness, principal_components, project
-from moco_core.runs import Checkpoint, Run, RunError
+from moco_core.runs import Checkpoint, Run, RunError, RunStore
 
 Array = np.ndarray
 Progress = Callable[[str, float], None]  # what is being done, and the share of it that is done
 
 LAYERS = ("query", "features")
+ALIGNED = ("no", "steps", "sweep")
 MOST_SAMPLES = 100_000  # drawn at once; of more, a fixed random sample
 MOST_SLOTS = 10_000  # of the queue drawn at once; of more, evenly spaced ones from oldest to newest
 QUERY, KEY, QUEUE = range(3)  # kinds of points
@@ -32,7 +33,7 @@ class ProjectionSettings:
     layer: str = "query"  # the embeddings (projector output), or the backbone's features
     keys: bool = False  # the key encoder's embeddings too
     queue: bool = False  # the queue's keys too
-    aligned: bool = False  # all steps of the run together, points kept in place
+    aligned: str = "no"  # several pictures, points kept in place: all "steps" of the run, or its "sweep"
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -49,19 +50,31 @@ class ProjectionSettings:
             raise ValueError(f"layer must be one of {', '.join(LAYERS)}; got {self.layer!r}")
         if self.layer != "query" and (self.keys or self.queue):
             raise ValueError(f"keys and queue live in the query embeddings' space, not in {self.layer}")
-        if self.aligned and (self.keys or self.queue):
-            raise ValueError("aligned steps show query embeddings or features alone, without keys and queue")
+        if self.aligned not in ALIGNED:
+            raise ValueError(f"aligned must be one of {', '.join(ALIGNED)}; got {self.aligned!r}")
+        if self.aligned != "no" and (self.keys or self.queue):
+            raise ValueError(
+                "aligned pictures show query embeddings or features alone, without keys and queue"
+            )
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One of the pictures that a projection consists of."""
+
+    run: Run
+    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True)
 class Projection:
-    """P points in S pictures (1, or one a step when aligned), sorted by kind."""
+    """P points, sorted by kind, in S pictures: 1, or several when aligned (see `frames`)."""
 
     coordinates: Array  # S×P×dim float32
     kinds: Array  # P uint8: QUERY, KEY or QUEUE
     samples: Array  # P int32, row in the evaluation set; −1 for the queue's keys
     slots: Array  # P int32, row in the queue (0 the oldest); −1 for all others
-    steps: Array  # S int64
+    steps: Array  # S int64, the step of each picture
     share: Array  # dim float32, each axis' share of the variance; empty unless PCA
     trustworthiness: Array  # S float64, of the query points; NaN until measured
     continuity: Array  # S float64
@@ -85,19 +98,49 @@ def drawn_slots(filled: int, most: int = MOST_SLOTS) -> Array:
     return np.arange(filled) if filled <= most else np.linspace(0, filled - 1, most).round().astype(np.int64)
 
 
-def shown_steps(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings) -> list[Checkpoint]:
-    """The steps that a picture shows: all of the run when aligned, else the one given."""
-    return run.steps if settings.aligned else [checkpoint]
+def frames(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings) -> list[Frame]:
+    """The pictures of a projection, in order.
+
+    One; or one for each step of the run; or one for each run of its sweep that has the same evaluation images,
+    at the same step or, where a run has none such, at its last.
+    """
+    if settings.aligned == "steps":
+        return [Frame(run, step) for step in run.steps]
+    if settings.aligned == "sweep":
+        others = [other for other in sweep_mates(run) if other.id != run.id]
+        found = [Frame(run, checkpoint), *(Frame(o, _nearest_step(o, checkpoint.step)) for o in others)]
+        return sorted(found, key=lambda frame: (frame.run.created, frame.run.id))
+    return [Frame(run, checkpoint)]
+
+
+def sweep_mates(run: Run) -> list[Run]:
+    """The readable runs of a run's sweep, itself included, that embed the same evaluation images."""
+    images = run.info.get("eval_set_sha256")
+    if not run.sweep or images is None:
+        return [run]
+    return [
+        other
+        for other in RunStore(run.path.parent)
+        if other.problem is None
+        and other.sweep == run.sweep
+        and other.info.get("eval_set_sha256") == images
+        and other.steps
+    ]
+
+
+def _nearest_step(run: Run, step: int) -> Checkpoint:
+    return next((c for c in run.steps if c.step == step), run.steps[-1])
 
 
 def compute(
     run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, progress: Progress | None = None
 ) -> Projection:
     """The picture, not measured yet. ValueError (`RunError`) when the run lacks what it needs."""
-    steps = shown_steps(run, checkpoint, settings)
+    shown = frames(run, checkpoint, settings)
+    steps = [frame.checkpoint.step for frame in shown]
     rows = drawn_rows(len(run.eval_set))
-    if settings.aligned:
-        parts = [_layer(run, step, settings.layer)[rows] for step in steps]
+    if settings.aligned != "no":
+        parts = [_layer(frame.run, frame.checkpoint, settings.layer)[rows] for frame in shown]
         return _picture(
             _aligned(parts, settings, progress), settings, rows, (QUERY,), np.zeros(0, np.int64), steps, ()
         )
@@ -131,14 +174,13 @@ def measure(
     shown = picture.kinds == QUERY
     rows = picture.samples[shown]
     values = []
-    for number, step in enumerate(shown_steps(run, checkpoint, settings)):
+    for number, frame in enumerate(frames(run, checkpoint, settings)):
         if progress:
             progress("Measuring how faithful the picture is", number / len(picture.steps))
         if len(rows) < 3:
             continue
-        values.append(
-            faithfulness(_layer(run, step, settings.layer)[rows], picture.coordinates[number, shown])
-        )
+        space = _layer(frame.run, frame.checkpoint, settings.layer)[rows]
+        values.append(faithfulness(space, picture.coordinates[number, shown]))
     nothing = np.full(len(picture.steps), np.nan)
     return dataclasses.replace(
         picture,
@@ -154,7 +196,7 @@ def _picture(
     rows: Array,
     kinds: tuple[int, ...],
     slots: Array,
-    steps: list[Checkpoint],
+    steps: list[int],
     share: Array | tuple[()],
 ) -> Projection:
     images = [kind for kind in kinds if kind != QUEUE]
@@ -164,7 +206,7 @@ def _picture(
         kinds=np.repeat(np.array([*images, QUEUE], np.uint8), [*(len(rows) for _ in images), len(slots)]),
         samples=np.concatenate([*(rows for _ in images), np.full(len(slots), -1)]).astype(np.int32),
         slots=np.concatenate([np.full(len(images) * len(rows), -1), slots]).astype(np.int32),
-        steps=np.array([step.step for step in steps], np.int64),
+        steps=np.array(steps, np.int64),
         share=np.asarray(share, np.float32),
         trustworthiness=unknown,
         continuity=unknown,

@@ -22,7 +22,7 @@ def precompute(run: Run, aligned: bool = False) -> None:
     if not run.steps:
         raise RunError(f"run {run.id} has no step to project")
     if aligned:
-        _with_bar(run, [(run.steps[-1], ProjectionSettings(aligned=True))])
+        _with_bar(run, [(run.steps[-1], ProjectionSettings(aligned="steps"))])
     else:
         settings = (ProjectionSettings(), ProjectionSettings(method="pca"))
         _with_bar(run, [(step, s) for step in run.steps for s in settings])

@@ -16,20 +16,20 @@ from moco_core.projections.compute import (
     Projection,
     ProjectionSettings,
     compute,
+    frames,
     measure,
-    shown_steps,
 )
 from moco_core.runs import Checkpoint, Run
 from moco_core.runs.files import replace_bytes
 from moco_core.runs.schema import CACHE_DIR
 
-FORMAT = 1  # raise it when the computation changes: older files are then passed over
+FORMAT = 2  # raise it when the computation changes: older files are then passed over
 FIELDS = tuple(field.name for field in dataclasses.fields(Projection))
 
 
 def content_id(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings) -> str:
     """Names a projection by what it comes from: checksums of its steps, and every setting."""
-    steps = [step.checksum for step in shown_steps(run, checkpoint, settings)]
+    steps = [frame.checkpoint.checksum for frame in frames(run, checkpoint, settings)]
     images = run.info.get("eval_set_sha256")
     described = json.dumps([FORMAT, images, steps, dataclasses.asdict(settings)], sort_keys=True)
     return hashlib.sha256(described.encode()).hexdigest()[:32]

@@ -277,11 +277,11 @@ def test_dark(dark_page, address, run):
 
 
 def test_aligned_steps_play_and_leave_the_page_at_the_last(page, address, run):
-    aligned = stored_projection(run, run.steps[-1], ProjectionSettings(method="pca", aligned=True))
-    open_page(page, address, run, "&aligned=true&step=0")
+    aligned = stored_projection(run, run.steps[-1], ProjectionSettings(method="pca", aligned="steps"))
+    open_page(page, address, run, "&aligned=other+steps&step=0")
     place = "() => [...document.querySelector('.moco-explorer .plot').data[0].x]"
     np.testing.assert_allclose(page.evaluate(place), aligned.coordinates[0, :, 0], atol=1e-5)
-    page.get_by_role("button", name="Play the steps").click()
+    page.get_by_role("button", name="Play").click()
     page.locator("[data-frame='2']").wait_for()
     expect(page.get_by_role("slider", name="Step")).to_have_attribute("aria-valuetext", "20")
     np.testing.assert_allclose(page.evaluate(place), aligned.coordinates[2, :, 0], atol=1e-5)

@@ -10,7 +10,7 @@ from moco_core.dashboard.figures.projection import projection_figure
 from moco_core.dashboard.points import Colour
 from moco_core.projections import ProjectionSettings
 from moco_core.projections.compute import compute
-from moco_core.runs import Run
+from moco_core.runs import Run, RunStore
 from tests.synthetic import write_run
 
 ALL = ProjectionSettings(method="pca", keys=True, queue=True)
@@ -31,8 +31,8 @@ def picture(run, step):
     return compute(run, step, ALL)
 
 
-def test_the_queue_fades_with_age(step, picture):
-    fade = projection_view.points_of(picture, ALL, step).fade
+def test_the_queue_fades_with_age(run, step, picture):
+    fade = projection_view.points_of(run, step, ALL, picture).fade
     ages = step.queue.ages(step.step)
     assert (fade[:120] == 1).all()
     assert fade[120] == pytest.approx(projection_view.FAINTEST)  # the oldest
@@ -153,3 +153,26 @@ def test_faithfulness_in_words(picture):
     assert "Trustworthiness 0.910" in projection_view.faithfulness_line(known, 0)
     few = dataclasses.replace(picture, k=1)
     assert "fewer than three" in projection_view.faithfulness_line(few, 0)
+
+
+def test_aligned_pictures_have_names_and_addresses(tmp_path):
+    for name in ("m<0>", "m1"):
+        write_run(tmp_path, name, sweep="s")
+    run = RunStore(tmp_path)["m1"]
+    steps = ProjectionSettings(method="pca", aligned="steps")
+    picture = compute(run, run.step(10), steps)
+    assert projection_view.points_of(run, run.step(10), steps, picture).frame_names == (
+        "step 0",
+        "step 10",
+        "step 20",
+    )
+    assert projection_view.frame_of(run, run.step(10), steps, picture) == 1
+    assert projection_view.address_of(run, run.step(10), steps, 2) == {"run": "m1", "step": "20"}
+    sweep = ProjectionSettings(method="pca", aligned="sweep")
+    picture = compute(run, run.step(10), sweep)
+    assert projection_view.points_of(run, run.step(10), sweep, picture).frame_names == (
+        "m<0>, step 10",
+        "m1, step 10",
+    )
+    assert projection_view.frame_of(run, run.step(10), sweep, picture) == 1
+    assert projection_view.address_of(run, run.step(10), sweep, 0) == {"run": "m-0", "step": "10"}

@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from moco_core.analysis.align import align
 from moco_core.analysis.projection import principal_components, project
 from moco_core.projections import ProjectionSettings, drawn_rows, find_projection, stored_projection
-from moco_core.projections.compute import KEY, QUERY, QUEUE, compute, drawn_slots
+from moco_core.projections.compute import KEY, QUERY, QUEUE, compute, drawn_slots, frames
 from moco_core.projections.store import content_id
 from moco_core.runs import Run, RunError, RunStore
 from tests.synthetic import write_run
@@ -71,7 +72,7 @@ def test_the_second_time_nothing_is_computed(run, monkeypatch):
         {"layer": "features"},
         {"keys": True},
         {"queue": True},
-        {"aligned": True},
+        {"aligned": "steps"},
     ],
 )
 def test_every_setting_names_another_picture(run, change):
@@ -174,7 +175,8 @@ def test_embeddings_that_do_not_match_the_images_are_refused(tmp_path):
         ({"seed": -1}, "seed must lie in"),
         ({"layer": "pixels"}, "layer must be one of query, features"),
         ({"layer": "features", "keys": True}, "not in features"),
-        ({"aligned": True, "queue": True}, "aligned steps show"),
+        ({"aligned": "steps", "queue": True}, "aligned pictures show"),
+        ({"aligned": "yes"}, "aligned must be one of no, steps, sweep; got 'yes'"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, sentence):
@@ -195,3 +197,34 @@ def test_of_a_long_queue_slots_of_all_ages_are_drawn():
     assert (slots[0], slots[-1], len(slots)) == (0, 999, 10)
     assert (np.diff(slots) == 111).all()
     assert drawn_slots(5, 10).tolist() == list(range(5))
+
+
+def test_aligned_steps_are_those_of_the_analysis(run):
+    settings = dataclasses.replace(PCA, aligned="steps")
+    picture = stored_projection(run, run.steps[0], settings)
+    expected = align([step.query for step in run.steps], "pca")
+    np.testing.assert_allclose(picture.coordinates, expected, atol=1e-5)
+    assert picture.steps.tolist() == [0, 10, 20]
+    assert len(set(picture.trustworthiness)) == 3
+    assert content_id(run, run.steps[0], settings) == content_id(run, run.steps[2], settings)
+
+
+def test_a_sweep_is_aligned_over_its_runs_at_one_step(tmp_path):
+    for number, steps in enumerate([(0, 10, 20), (0, 10, 20), (0, 15)]):
+        write_run(tmp_path, f"m{number}", sweep="s", steps=steps, seed=0)
+    write_run(tmp_path, "other images", sweep="s", samples=30)
+    write_run(tmp_path, "other sweep", sweep="t")
+    store = RunStore(tmp_path)
+    run = store["m1"]
+    settings = dataclasses.replace(PCA, aligned="sweep")
+    shown = [(frame.run.id, frame.checkpoint.step) for frame in frames(run, run.step(10), settings)]
+    assert shown == [("m0", 10), ("m1", 10), ("m2", 15)]
+    picture = stored_projection(run, run.step(10), settings)
+    expected = align([store["m0"].step(10).query, run.step(10).query, store["m2"].step(15).query], "pca")
+    np.testing.assert_allclose(picture.coordinates, expected, atol=1e-5)
+    assert picture.steps.tolist() == [10, 10, 15]
+
+
+def test_a_run_without_a_sweep_is_alone(run):
+    settings = dataclasses.replace(PCA, aligned="sweep")
+    assert len(frames(run, run.steps[-1], settings)) == 1
