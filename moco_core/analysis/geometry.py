@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
@@ -226,11 +225,17 @@ def _class_cosines(x: Array, labels: Array) -> tuple[Array, Array, Array]:
 
 
 def _singular_values(rows: Array, centre: Array | float = 0.0) -> Array:
-    """Singular values of `rows − centre`, from a QR decomposition that takes in one block of rows at a time."""
-    triangle = np.empty((0, rows.shape[1]))
-    for block in blocks(len(rows), rows.shape[1], most=max(1024, 2 * rows.shape[1])):
-        triangle = cast(Array, np.linalg.qr(np.vstack([triangle, rows[block] - centre]), mode="r"))
-    return np.linalg.svd(triangle, compute_uv=False)
+    """Singular values of `rows − centre`, as roots of the eigenvalues of the smaller Gram matrix, float64.
+
+    Sums of block products run at full speed also beside a training process, where blocked QR took 60 times as
+    long. Values below 1e−8 of the largest are rounding.
+    """
+    count, dim = rows.shape
+    gram = np.zeros((min(count, dim),) * 2)
+    for block in blocks(count, dim) if dim <= count else [slice(count)]:
+        part = rows[block].astype(np.float64) - centre
+        gram += part.T @ part if dim <= count else part @ part.T
+    return np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0))
 
 
 def _effective_rank(sigma: Array) -> float:
