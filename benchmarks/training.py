@@ -66,7 +66,11 @@ def main() -> None:
 def measure(case: Case) -> None:
     """Run the real loop; between its blocks, give each peer a block of as many steps."""
     config = TrainConfig(
-        encoder=case.encoder, batch_size=case.batch, queue_size=4096, steps=case.block * (case.rounds + 1), snapshots=2
+        encoder=case.encoder,
+        batch_size=case.batch,
+        queue_size=4096,
+        steps=case.block * (case.rounds + 1),
+        snapshots=2,
     )
     images = random_images(IMAGES, case)
     setup = Setup(config, torch.device("cpu"), images, images.subset(torch.arange(100)), ())
@@ -126,12 +130,19 @@ def lightly(case: Case, config: TrainConfig, images: ImageSet) -> Block:
 
     transform = MoCoV2Transform(input_size=case.side, gaussian_blur=0.0, cj_strength=0.5)
     loader = torch.utils.data.DataLoader(
-        Pictures(), batch_size=case.batch, shuffle=True, drop_last=True, num_workers=2, persistent_workers=True
+        Pictures(),
+        batch_size=case.batch,
+        shuffle=True,
+        drop_last=True,
+        num_workers=2,
+        persistent_workers=True,
     )
     query = build_encoder(case.encoder, case.channels, case.side, config.dim, config.batch_norm).train()
     key = copy.deepcopy(query).requires_grad_(False)
     loss = NTXentLoss(temperature=config.temperature, memory_bank_size=(config.queue_size, config.dim))
-    optimizer = torch.optim.SGD(query.parameters(), lr=config.lr, momentum=0.9, weight_decay=config.weight_decay)
+    optimizer = torch.optim.SGD(
+        query.parameters(), lr=config.lr, momentum=0.9, weight_decay=config.weight_decay
+    )
     batches = forever(loader)
 
     def block() -> None:

@@ -75,9 +75,7 @@ def sweep(
     over: Annotated[str, arg(help="The field that varies.")] = "momentum",
     values: Annotated[tuple[str, ...], arg(help="Its values, one run each.")] = ("0", "0.9", "0.99", "0.999"),
     seeds: Annotated[int, arg(help="Runs at each value, with seeds counting up from --seed.")] = 1,
-    tag: Annotated[
-        str, arg(help="What ties the runs together; empty makes one from the field.")
-    ] = "",
+    tag: Annotated[str, arg(help="What ties the runs together; empty makes one from the field.")] = "",
     project: Projected = True,
     root: Root = None,
 ) -> None:

@@ -32,10 +32,16 @@ def by_the_formula(q, k_pos, k_neg, temperature):
     seed=st.integers(0, 1000),
 )
 def test_equals_the_formula(batch, negatives, dim, temperature, seed):
-    q, k_pos, k_neg = unit(batch, dim, seed=seed), unit(batch, dim, seed=seed + 1), unit(negatives, dim, seed=seed + 2)
+    q, k_pos, k_neg = (
+        unit(batch, dim, seed=seed),
+        unit(batch, dim, seed=seed + 1),
+        unit(negatives, dim, seed=seed + 2),
+    )
     result = info_nce(q, k_pos, k_neg, temperature)
     assert result.logits.shape == (batch, 1 + negatives)
-    assert result.loss.item() == pytest.approx(by_the_formula(q, k_pos, k_neg, temperature), rel=1e-9, abs=1e-12)
+    assert result.loss.item() == pytest.approx(
+        by_the_formula(q, k_pos, k_neg, temperature), rel=1e-9, abs=1e-12
+    )
 
 
 def test_closed_form_of_orthogonal_negatives():
@@ -51,7 +57,9 @@ def test_equal_cosines_give_chance_loss():
 
 
 def test_no_negatives_no_loss():
-    assert info_nce(unit(3, 4), unit(3, 4, seed=1), torch.zeros(0, 4, dtype=torch.float64), 0.2).loss.item() == 0
+    assert (
+        info_nce(unit(3, 4), unit(3, 4, seed=1), torch.zeros(0, 4, dtype=torch.float64), 0.2).loss.item() == 0
+    )
 
 
 def test_excluded_pairs_do_not_count():

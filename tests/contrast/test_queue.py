@@ -64,14 +64,17 @@ def test_keys_carry_no_gradient():
     assert not queue.keys.requires_grad
 
 
-@pytest.mark.parametrize(("size", "dim", "sentence"), [(0, 4, "size must be at least 1, got 0"), (3, 1, "dim must")])
+@pytest.mark.parametrize(
+    ("size", "dim", "sentence"), [(0, 4, "size must be at least 1, got 0"), (3, 1, "dim must")]
+)
 def test_impossible_queues_are_refused(size, dim, sentence):
     with pytest.raises(ValueError, match=sentence):
         KeyQueue(size, dim)
 
 
 @pytest.mark.parametrize(
-    ("keys", "ids", "sentence"), [((2, 3), 2, r"keys must be B×2, got shape \(2, 3\)"), ((2, 2), 3, "equally long")]
+    ("keys", "ids", "sentence"),
+    [((2, 3), 2, r"keys must be B×2, got shape \(2, 3\)"), ((2, 2), 3, "equally long")],
 )
 def test_bad_batches_change_nothing(keys, ids, sentence):
     queue = KeyQueue(4, 2)
