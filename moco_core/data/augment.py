@@ -247,7 +247,7 @@ def _recolour(x: Tensor, matrix: Tensor, of_mean: Tensor) -> Tensor:
     batch, channels, height, width = x.shape
     mean = x.mean(dim=(2, 3))  # B×C
     if channels == 3:
-        red, green, blue = (mean * mean.new_tensor(LUMA)).unbind(1)
+        red, green, blue = (m * float(w) for m, w in zip(mean.unbind(1), LUMA, strict=True))
         mean = (red + green + blue)[:, None]
     bias = of_mean[:, None] * mean - 1  # B×1
     if channels == 1:

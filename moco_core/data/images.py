@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,6 +14,43 @@ from torch import Tensor
 
 class DataError(ValueError):
     """A data set can't be read; the message says why and what to do, in one sentence."""
+
+
+class Images(Protocol):
+    """What training asks of a set of N images, wherever they are."""
+
+    @property
+    def labels(self) -> Tensor: ...  # N, int64, −1 where unknown
+
+    @property
+    def sample_ids(self) -> Tensor: ...  # N, int64
+
+    @property
+    def class_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def skipped(self) -> tuple[str, ...]: ...
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def image_size(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Tensor) -> Tensor: ...
+
+    def expect(self, batches: Iterable[Tensor]) -> None: ...
+
+    def subset(self, rows: Tensor) -> ImageSet: ...
+
+    def to(self, device: torch.device | str) -> Images: ...
+
+    def fingerprint(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -75,13 +114,22 @@ class ImageSet:
         )
 
     def fingerprint(self) -> str:
-        """SHA-256 over shape, labels and pixels, as hexadecimal: the same on every machine."""
-        digest = hashlib.sha256(repr(tuple(self.images.shape)).encode())
-        digest.update(self.labels.cpu().numpy().astype("<i8").tobytes())
+        """SHA-256 over pixels, shape and labels, as hexadecimal: the same on every machine."""
+        pixels = hashlib.sha256()
         for block in self.images.split(4096):
-            digest.update(block.cpu().contiguous().numpy())
-        return digest.hexdigest()
+            pixels.update(block.cpu().contiguous().numpy())
+        return fingerprint(pixels.digest(), tuple(self.images.shape), self.labels)
+
+    def expect(self, batches: Iterable[Tensor]) -> None:
+        """What `batch` will be asked for, in order; nothing to prepare, as all images are here."""
 
     def thumbnails(self) -> np.ndarray:
         """The images as uint8 N×H×W×C."""
         return np.ascontiguousarray(self.images.permute(0, 2, 3, 1).cpu().numpy())
+
+
+def fingerprint(pixels: bytes, shape: tuple[int, ...], labels: Tensor) -> str:
+    """SHA-256 of a set of images from that of its pixels (N×C×H×W, in order), its shape and its labels."""
+    digest = hashlib.sha256(pixels + repr(shape).encode())
+    digest.update(labels.cpu().numpy().astype("<i8").tobytes())
+    return digest.hexdigest()

@@ -8,17 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from moco_core.config import FOLDER_PREFIX, nearest
 from moco_core.data import downloads
-from moco_core.data.folder import load_folder
-from moco_core.data.images import DataError, ImageSet
+from moco_core.data.folder import DEFAULT_SIZE, bytes_needed, load_folder
+from moco_core.data.images import DataError, Images, ImageSet
+from moco_core.data.listing import list_folder
 from moco_core.data.split import held_out_rows
+from moco_core.data.streaming import stream_folder
 
 DIGITS_SIZE = 16
+STORAGES = ("auto", "memory", "stream")
 Loader = Callable[[Path, int | None], tuple[ImageSet, ImageSet]]
 
 
@@ -33,8 +37,7 @@ def load(
     `DataError` for an unknown name and when the images can't be had.
     """
     if dataset.startswith(FOLDER_PREFIX):
-        path = Path(dataset.removeprefix(FOLDER_PREFIX)).expanduser()
-        return load_folder(path.resolve(), image_size)
+        return load_folder(_folder(dataset), image_size)
     if dataset not in LOADERS:
         raise DataError(
             f"dataset must be one of {', '.join(LOADERS)}, {FOLDER_PREFIX}PATH; "
@@ -42,6 +45,29 @@ def load(
         )
     train, held_out = LOADERS[dataset](data_root or default_root(), image_size)
     return train, held_out
+
+
+def open_images(
+    dataset: str, data_root: Path | None = None, image_size: int | None = None, storage: str = "auto"
+) -> tuple[Images, Images]:
+    """`load`, or for folders too large for that the same images streamed from disk.
+
+    `storage` is `memory`, `stream` (folders alone), or `auto`: memory while the images take at most half of
+    what is free. Raises `DataError` as `load` does.
+    """
+    if storage not in STORAGES:
+        raise DataError(f"storage must be one of {', '.join(STORAGES)}, got {storage!r}")
+    if not dataset.startswith(FOLDER_PREFIX):
+        if storage == "stream":
+            raise DataError(f"storage 'stream' takes {FOLDER_PREFIX}PATH; {dataset} is always held in memory")
+        return load(dataset, data_root, image_size)
+    root = _folder(dataset)
+    if storage == "auto":
+        needed = bytes_needed(list_folder(root), image_size or DEFAULT_SIZE)
+        storage = "memory" if needed <= psutil.virtual_memory().available / 2 else "stream"
+    if storage == "memory":
+        return load_folder(root, image_size)
+    return stream_folder(root, image_size, cache=data_root or default_root())
 
 
 def known_datasets() -> tuple[str, ...]:
@@ -52,6 +78,10 @@ def known_datasets() -> tuple[str, ...]:
 def default_root() -> Path:
     """Where downloaded data sets live: the variable MOCO_DATA, or `~/.cache/moco-lens`."""
     return Path(os.environ.get("MOCO_DATA") or Path.home() / ".cache" / "moco-lens")
+
+
+def _folder(dataset: str) -> Path:
+    return Path(dataset.removeprefix(FOLDER_PREFIX)).expanduser().resolve()
 
 
 def _digits(root: Path, image_size: int | None) -> tuple[ImageSet, ImageSet]:
