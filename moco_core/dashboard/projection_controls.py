@@ -61,8 +61,8 @@ def projection_controls(run: Run, checkpoint: Checkpoint) -> Wanted:
             bind="query-params",
             width=170,
         )
-        extras = _extras(run, checkpoint)
         aligned = _aligned(run)
+        extras = _extras(run, checkpoint, aligned)
         search = st.text_input(
             "Find",
             key="find",
@@ -81,7 +81,10 @@ def projection_controls(run: Run, checkpoint: Checkpoint) -> Wanted:
                 key="k",
                 bind="query-params",
             )
-    if finer["layer"] != "query" or aligned != "no":
+    if extras and finer["layer"] != "query":
+        st.caption(
+            "Keys and queue lie in the space of the query embeddings, so the features are shown alone."
+        )
         extras = []
     settings = ProjectionSettings(
         method=method, dim=dim, aligned=aligned, keys="keys" in extras, queue="queue" in extras, **finer
@@ -89,7 +92,7 @@ def projection_controls(run: Run, checkpoint: Checkpoint) -> Wanted:
     return Wanted(settings, colour, k, search)
 
 
-def _extras(run: Run, checkpoint: Checkpoint) -> list[str]:
+def _extras(run: Run, checkpoint: Checkpoint, aligned: str) -> list[str]:
     """What is projected together with the queries."""
     offered = []
     if loaders.embeddings(run, checkpoint).key is not None:
@@ -99,16 +102,18 @@ def _extras(run: Run, checkpoint: Checkpoint) -> list[str]:
         offered.append("queue")
     if not offered:
         return []
-    return st.pills(
+    chosen = st.pills(
         "Together with",
         offered,
         selection_mode="multi",
         format_func=EXTRA_NAMES.__getitem__,
         key="with",
         bind="query-params",
+        disabled=aligned != "no",
         help="Query embeddings are always drawn. Keys are those of the same images by the key encoder; the queue's "
         "keys fade with age. All are projected together.",
     )
+    return chosen if aligned == "no" else []
 
 
 def _aligned(run: Run) -> str:

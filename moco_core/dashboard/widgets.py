@@ -11,6 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from moco_core.dashboard.palette import CLASS_COLOURS
 from moco_core.dashboard.text import plain
 
 Table: TypeAlias = "pd.DataFrame | Callable[[], pd.DataFrame]"
@@ -101,9 +102,9 @@ def file_name(key: str) -> str:
 
 
 def _page(figure: go.Figure) -> str:
-    return figure.to_html(
-        include_plotlyjs=True, config={"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}
-    )
+    """The figure as HTML. Streamlit's template holds stand-ins for colours that only its own pages fill in."""
+    copy = go.Figure(figure).update_layout(template="plotly_white", colorway=CLASS_COLOURS)
+    return copy.to_html(include_plotlyjs=True, config={"displaylogo": False, "showSendToCloud": False})
 
 
 def _parquet(table: pd.DataFrame) -> bytes:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.browser.server import BROWSER_FLAGS, BROWSERS, REPOSITORY, Server, browser_path
+
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-REPOSITORY = Path(__file__).parents[2]
-SOFTWARE_GL = ("--no-sandbox", "--use-gl=swiftshader", "--enable-unsafe-swiftshader")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+__all__ = ["REPOSITORY"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,16 +25,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[sync_api.Browser]:
     """One browser for all tests; without one they are skipped, but never where `CI` is set."""
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    path = browser_path()
     if path is None:
         message = f"no browser found; install one of {', '.join(BROWSERS)}"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
     with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=path, args=[*SOFTWARE_GL, "--disable-background-networking"]
-        )
+        opened = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
         yield opened
         opened.close()
 
@@ -56,7 +47,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], s
 
     def serve(root: Path) -> str:
         if root not in servers:
-            servers[root] = Server(root, tmp_path_factory.mktemp("server") / "log.txt")
+            servers[root] = Server(
+                root, tmp_path_factory.mktemp("server") / "log.txt", {"OMP_NUM_THREADS": "1"}
+            )
         return servers[root].url
 
     yield serve
@@ -76,48 +69,6 @@ def page(browser: sync_api.Browser) -> Iterator[sync_api.Page]:
 def dark_page(browser: sync_api.Browser) -> Iterator[sync_api.Page]:
     """`page` for someone whose system is dark."""
     yield from _watched(browser, "dark")
-
-
-class Server:
-    """`streamlit run app.py` on a free port of this machine."""
-
-    def __init__(self, root: Path, log: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        self.log = log
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "streamlit", "run", "app.py"),
-                *("--server.port", str(port), "--server.address", "127.0.0.1", "--server.headless", "true"),
-            ],
-            cwd=REPOSITORY,
-            env={**os.environ, "MOCO_RUNS": str(root), "OMP_NUM_THREADS": "1"},
-            stdout=log.open("w"),
-            stderr=subprocess.STDOUT,
-        )
-        self._wait()
-
-    def _wait(self, seconds: float = 60) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and self.process.poll() is None:
-            try:
-                with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2):
-                    return
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.2)
-        self.stop()
-        raise RuntimeError(f"the app did not start:\n{self.log.read_text()}")
-
-    def stop(self) -> None:
-        """End the server and wait for it."""
-        self.process.terminate()
-        try:
-            self.process.wait(15)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 def _watched(browser: sync_api.Browser, scheme: str) -> Iterator[sync_api.Page]:

@@ -1,0 +1,182 @@
+"""Seconds and megabytes of each page in a real browser, on the shipped runs and on a large synthetic one.
+
+Cold: the first page opened after the app was started, nothing in the run's cache. Warm: the same address opened
+again in a fresh window of the browser. A page is complete when its script has ended, every chart is drawn and
+every picture stands. Megabytes are all that the browser received. On the projection page also: a new colour, a
+new step, and from the end of a lasso to the gallery. Everything is drawn in software, without a GPU.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks.report import parse_args, report
+from tests.browser.server import BROWSER_FLAGS, REPOSITORY, Server, browser_path
+from tests.synthetic import write_run
+
+POINTS = 50_000
+QUICK_POINTS = 2_000  # only where no runs are shipped
+QUICK_PAGES = ("projection",)
+LIMIT = 240_000  # milliseconds that anything may take
+COMPLETE = """() => {
+  const stopped = document.querySelector("[data-test-script-state=notRunning]");
+  const heading = document.querySelector("[data-testid=stMain] h1");
+  const charts = [...document.querySelectorAll("[data-testid=stPlotlyChart]")];
+  const pictures = [...document.querySelectorAll(".moco-explorer")];
+  return stopped && heading && charts.every((chart) => chart.querySelector(".main-svg"))
+    && pictures.every((picture) => picture.dataset.colour);
+}"""
+SECONDS = {"cold": 15.0, "warm": 3.0, "new colour": 1.0, "lasso to gallery": 1.5}
+
+
+class Visit:
+    """One page in a window of its own, with a count of what it received."""
+
+    def __init__(self, browser: Browser) -> None:
+        self.context = browser.new_context(viewport={"width": 1400, "height": 1000})
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(LIMIT)
+        self.received = 0
+        network = self.context.new_cdp_session(self.page)
+        network.send("Network.enable")
+        network.on("Network.loadingFinished", lambda event: self._count(event["encodedDataLength"]))
+        self.page.on(
+            "websocket", lambda socket: socket.on("framereceived", lambda data: self._count(len(data)))
+        )
+
+    def _count(self, received: float) -> None:
+        self.received += int(received)
+
+    def open(self, address: str) -> tuple[float, float]:
+        """Seconds until the page is complete, and megabytes received."""
+        start = time.perf_counter()
+        self.page.goto(address)
+        self.page.wait_for_function(COMPLETE, polling=50)
+        return time.perf_counter() - start, self.received / 1e6
+
+    def seconds(self, act: Callable[[], Any], until: str) -> tuple[float, float]:
+        """Seconds from the end of `act` until an element that matches `until` is there, and megabytes received."""
+        self.received = 0
+        act()
+        start = time.perf_counter()
+        self.page.locator(until).first.wait_for()
+        return time.perf_counter() - start, self.received / 1e6
+
+
+def main() -> None:
+    """Measure and report."""
+    args = parse_args(__doc__)
+    path = browser_path()
+    if path is None:
+        raise SystemExit("no browser found; install chromium")
+    figures: dict[str, float] = {}
+    pages = QUICK_PAGES if args.quick else tuple(sorted(p.stem for p in (REPOSITORY / "pages").glob("*.py")))
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+        for name, root in roots(Path(folder), args.quick):
+            for page in pages:
+                figures |= measured(browser, root, name, page, interact=page == "projection")
+        browser.close()
+    targets = {
+        key: ("<=", limit)
+        for key in figures
+        for kind, limit in SECONDS.items()
+        if key.endswith((f"{kind}, s", f"{kind} again, s"))
+    }
+    report("pages", {}, targets, figures, args.json)
+
+
+def roots(folder: Path, quick: bool) -> Iterator[tuple[str, Path]]:
+    """Name and runs root of what is opened: copies without a cache. Quick: the shipped runs, where there are any."""
+    shipped = REPOSITORY / "checkpoints"
+    if any(shipped.glob("*/run.json")):
+        copied = shutil.copytree(shipped, folder / "shipped", ignore=shutil.ignore_patterns("cache"))
+        yield "shipped", Path(copied)
+        if quick:
+            return
+    points = QUICK_POINTS if quick else POINTS
+    write_run(folder / "large", "large", samples=points, classes=10, dim=128, steps=(0, 20), queue_size=4096)
+    yield f"{points:,} points", folder / "large"
+
+
+def measured(browser: Browser, root: Path, name: str, page: str, *, interact: bool) -> dict[str, float]:
+    """One page on one runs root, cold and warm."""
+    for run in root.iterdir():
+        shutil.rmtree(run / "cache", ignore_errors=True)
+    figures: dict[str, float] = {}
+    with served(root) as url:
+        for kind in ("cold", "warm"):
+            visit = Visit(browser)
+            seconds, megabytes = visit.open(f"{url}/{page}" if page != "runs" else url)
+            figures[f"{page}, {name}, {kind}, s"] = seconds
+            figures[f"{page}, {name}, {kind}, MB"] = megabytes
+            if interact and kind == "cold":
+                figures[f"{page}, {name}, UMAP there, s"] = seconds + until_umap(visit.page)
+            if interact and kind == "warm":
+                figures |= {f"{page}, {name}, {key}": value for key, value in interactions(visit).items()}
+            visit.context.close()
+    return figures
+
+
+def until_umap(page: Page) -> float:
+    """Seconds until the picture asked for has replaced its preview and is measured."""
+    start = time.perf_counter()
+    page.get_by_text("Trustworthiness 0.").or_(page.get_by_text("Trustworthiness 1.")).first.wait_for()
+    return time.perf_counter() - start
+
+
+def interactions(visit: Visit) -> dict[str, float]:
+    """What someone does on the projection page, in seconds, and megabytes of a new colour."""
+    page = visit.page
+    figures: dict[str, float] = {}
+    for number, colour in enumerate(
+        ("cosine to own key", "class", "local density", "class", "local density")
+    ):
+        page.get_by_role("combobox", name="Colour").click()
+        choice = page.get_by_role("option", name=colour)
+        choice.wait_for()
+        seconds, megabytes = visit.seconds(choice.click, f"[data-colour='{colour}']")
+        if number == 0:
+            figures["new colour, s"], figures["new colour, MB"] = seconds, megabytes
+        if number == 2:
+            figures["first neighbour search, s"] = seconds
+        if number == 4:
+            figures["new colour again, s"] = seconds
+        page.wait_for_function(COMPLETE, polling=50)
+    figures["lasso to gallery, s"] = visit.seconds(lambda: lasso(page), ".gallery")[0]
+    return figures
+
+
+def lasso(page: Page) -> None:
+    """Around the middle of the picture."""
+    box = page.locator(".moco-explorer .plot").bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x - 250, y - 200)
+    page.mouse.down()
+    for right, down in ((250, -200), (250, 200), (-250, 200), (-250, -200)):
+        page.mouse.move(x + right, y + down, steps=8)
+    page.mouse.up()
+
+
+@contextmanager
+def served(root: Path) -> Iterator[str]:
+    """The address of a freshly started app."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(root, Path(folder) / "log.txt", {})
+        try:
+            yield server.url
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()
