@@ -16,7 +16,7 @@ from moco_core.dashboard.projections import follow, shown_projection
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selection import current_run, pick_run, step_slider, store
 from moco_core.dashboard.text import plain
-from moco_core.dashboard.widgets import chart, guide, nothing
+from moco_core.dashboard.widgets import chart, downloads, guide, nothing
 from moco_core.projections import ProjectionSettings
 
 HOW_TO_READ = """
@@ -154,6 +154,7 @@ def linked_pictures(
         caption=f"{a.name} and {b.name}",
         height=560,
     )
+    downloads("compare", lambda: data.panes_table(panes, common, near))
     return done.rows if len(done.rows) or done.row is None else np.array([done.row])
 
 

@@ -15,9 +15,10 @@ from moco_core.dashboard.figures.spectrum import spectrum_chart
 from moco_core.dashboard.gallery import gallery, rows
 from moco_core.dashboard.measured import names
 from moco_core.dashboard.sections import section
+from moco_core.dashboard.selected import chosen_gallery
 from moco_core.dashboard.selection import current_run, run_multipicker, step_slider, store
 from moco_core.dashboard.sphere_run import draw_run
-from moco_core.dashboard.widgets import chart, guide, nothing
+from moco_core.dashboard.widgets import chart, downloads, guide, nothing
 from moco_core.runs import Checkpoint, Run
 
 HOW_TO_READ = """
@@ -58,15 +59,16 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             with left:
                 st.caption(
                     "The embeddings have two dimensions, so this is where they are, not a projection. Hover for the "
-                    "images."
+                    "images, lasso some to see them below."
                 )
-                explorer(
+                done = explorer(
                     "circle",
                     [data.circle_pane(run, checkpoint)],
                     loaders.eval_set(run),
                     str(run.info.get("eval_set_sha256")),
                     height=520,
                 )
+                downloads("circle_points", lambda: data.coordinates_table(run, checkpoint))
             with right:
                 circle = data.circle(run, checkpoint)
                 chart(
@@ -76,6 +78,8 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                     circle.table,
                     key="circle_density",
                 )
+            if len(done.rows):
+                chosen_gallery(run, checkpoint, done.rows, "query", "Selected", "page_selected")
     elif dim == 3:
         with section("On the sphere, undistorted"):
             st.caption(
@@ -83,6 +87,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                 "turn it, hover for the images."
             )
             draw_run(run, checkpoint, key="sphere")
+            downloads("sphere_points", lambda: data.coordinates_table(run, checkpoint))
 
     with section("Spectrum"):
         spectra = data.spectra(run, checkpoint)

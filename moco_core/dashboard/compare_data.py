@@ -263,6 +263,24 @@ def panes(
     ]
 
 
+def panes_table(drawn: Sequence[Pane], common: Common, near: Neighbourhoods) -> pd.DataFrame:
+    """One row a drawn image: where it lies in either picture, and the share of its neighbours that it keeps."""
+    rows = drawn[0].points.samples
+    places = {
+        f"{axis}_{letter}": pane.points.frames[0][:, i]
+        for letter, pane in zip("AB", drawn, strict=True)
+        for i, axis in enumerate("xy")
+    }
+    return pd.DataFrame(
+        {
+            "sample_id": common.images.sample_ids[rows],
+            "label": common.images.labels[rows],
+            **places,
+            "jaccard": near.jaccard[rows],
+        }
+    )
+
+
 def most_changed(near: Neighbourhoods, start: int = 0) -> Array:
     """Rows of the images that share the fewest neighbours, a page of them from `start`."""
     return np.argsort(near.jaccard, kind="stable")[start : start + LINES]

@@ -155,6 +155,13 @@ def circle_pane(run: Run, checkpoint: Checkpoint) -> Pane:
     return Pane(points, Colour.by_class("class", images.labels[rows], class_names(images)))
 
 
+def coordinates_table(run: Run, checkpoint: Checkpoint) -> pd.DataFrame:
+    """One row an image: id, label and embedding."""
+    query, images = loaders.embeddings(run, checkpoint).query, loaders.eval_set(run)
+    columns = {f"z{i + 1}": query[:, i] for i in range(query.shape[1])}
+    return pd.DataFrame({"sample_id": images.sample_ids, "label": images.labels, **columns})
+
+
 def spectra(run: Run, checkpoint: Checkpoint) -> list[Spectrum]:
     """Spectrum and effective rank of each layer that the run has."""
     return [
