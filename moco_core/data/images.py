@@ -114,11 +114,11 @@ class ImageSet:
         )
 
     def fingerprint(self) -> str:
-        """SHA-256 over pixels, shape and labels, as hexadecimal: the same on every machine."""
-        pixels = hashlib.sha256()
+        """SHA-256 over shape, labels and pixels, as hexadecimal: the same on every machine."""
+        digest = begin_fingerprint(tuple(self.images.shape), self.labels.cpu().numpy())
         for block in self.images.split(4096):
-            pixels.update(block.cpu().contiguous().numpy())
-        return fingerprint(pixels.digest(), tuple(self.images.shape), self.labels)
+            digest.update(block.cpu().contiguous().numpy())
+        return digest.hexdigest()
 
     def expect(self, batches: Iterable[Tensor]) -> None:
         """What `batch` will be asked for, in order; nothing to prepare, as all images are here."""
@@ -128,8 +128,8 @@ class ImageSet:
         return np.ascontiguousarray(self.images.permute(0, 2, 3, 1).cpu().numpy())
 
 
-def fingerprint(pixels: bytes, shape: tuple[int, ...], labels: Tensor) -> str:
-    """SHA-256 of a set of images from that of its pixels (N×C×H×W, in order), its shape and its labels."""
-    digest = hashlib.sha256(pixels + repr(shape).encode())
-    digest.update(labels.cpu().numpy().astype("<i8").tobytes())
-    return digest.hexdigest()
+def begin_fingerprint(shape: tuple[int, ...], labels: np.ndarray) -> hashlib._Hash:
+    """The digest of a set of images, to be updated with its pixels (N×C×H×W, in order)."""
+    digest = hashlib.sha256(repr(shape).encode())
+    digest.update(labels.astype("<i8").tobytes())
+    return digest

@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from moco_core.data.images import fingerprint
+from moco_core.data.images import DataError, begin_fingerprint
 from moco_core.data.listing import Listing
 from moco_core.data.lock import alone
 from moco_core.data.reading import read_all
@@ -27,47 +26,55 @@ class Survey:
 
 
 def survey(listing: Listing, size: int, cache: Path) -> Survey:
-    """Read every image once, or recall having done so while no file has changed since.
+    """Read every image, or recall having done so while no file has changed since.
 
     So the images that can't be read are known before the first step, and every later batch is as it would be
-    in memory. Processes that ask at once share one reading. `cache` is a folder of our own.
+    in memory. Processes that ask at once share one reading. `cache` is a folder of our own. Raises
+    `DataError` where it can't be written to.
     """
     path = cache / f"survey-{_key(listing, size)}.json"
-    with alone(cache, "survey"):
-        recalled = _recall(path)
-        if recalled is None:
-            recalled = _look(listing, size)
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text(json.dumps(asdict(recalled)))
-            temporary.replace(path)
-    return recalled
+    try:
+        with alone(cache, "survey"):
+            found = _recall(path)
+            if found is None:
+                found = _look(listing, size, known={})
+                temporary = path.with_suffix(".tmp")
+                temporary.write_text(json.dumps(asdict(found)))
+                temporary.replace(path)
+            return found
+    except OSError as error:
+        raise DataError(
+            f"{cache} can't be written to ({error.strerror}): set MOCO_DATA to a folder that can"
+        ) from error
 
 
-def _look(listing: Listing, size: int) -> Survey:
-    failures: dict[int, str] = {}
-    pixels = {channels: [hashlib.sha256(), hashlib.sha256()] for channels in (1, 3)}
-    all_grey = True
-    for which, part in enumerate((~listing.held_out, listing.held_out)):
-        positions = np.flatnonzero(part)
-        for position, reading in zip(positions.tolist(), read_all(listing, positions, size), strict=True):
+def _look(listing: Listing, size: int, known: dict[int, str]) -> Survey:
+    """Read all but the files known to fail; where others do, begin again, as the fingerprint leaves them out."""
+    failures, all_grey = dict(known), True
+    parts = [
+        np.array([i for i in np.flatnonzero(part).tolist() if i not in known], dtype=np.int64)
+        for part in (~listing.held_out, listing.held_out)
+    ]
+    digests = {
+        channels: [
+            begin_fingerprint((len(part), channels, size, size), listing.labels[part]) for part in parts
+        ]
+        for channels in (1, 3)
+    }
+    for which, part in enumerate(parts):
+        for position, reading in zip(part.tolist(), read_all(listing, part, size), strict=True):
             if reading.pixels is None:
                 failures[position] = reading.reason
                 continue
             all_grey &= reading.grey
             if all_grey:
-                pixels[1][which].update(reading.pixels[:1].tobytes())
-            pixels[3][which].update(reading.pixels.tobytes())
+                digests[1][which].update(reading.pixels[:1].tobytes())
+            digests[3][which].update(reading.pixels.tobytes())
+    if len(failures) > len(known):
+        return _look(listing, size, failures)
     channels = 1 if all_grey else 3
-    readable = np.array([i not in failures for i in range(len(listing.files))], dtype=bool)
-    fingerprints = [
-        fingerprint(
-            pixels[channels][which].digest(),
-            (int((part & readable).sum()), channels, size, size),
-            torch.from_numpy(listing.labels[part & readable]),
-        )
-        for which, part in enumerate((~listing.held_out, listing.held_out))
-    ]
-    return Survey(failures, channels, (fingerprints[0], fingerprints[1]))
+    train, held_out = (digest.hexdigest() for digest in digests[channels])
+    return Survey(failures, channels, (train, held_out))
 
 
 def _key(listing: Listing, size: int) -> str:

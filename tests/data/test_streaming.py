@@ -172,6 +172,12 @@ def test_a_damaged_memory_of_it_is_made_again(root, cache, content):
     assert json.loads(saved.read_text())["fingerprints"][0] == expected
 
 
+def test_a_cache_that_cant_be_written_is_an_answer(root, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match=r"can't be written to \(Not a directory\): set MOCO_DATA"):
+        stream_folder(root, 16, tmp_path / "file" / "below")
+
+
 def test_too_little_to_learn_from_is_said_as_in_memory(root, cache):
     write_images(root, "emu/1.png")
     (root / "emu" / "1.png").write_bytes(b"broken")
