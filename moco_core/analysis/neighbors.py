@@ -62,10 +62,10 @@ def gap_factors(query: Array, bank: Array | None = None) -> tuple[Array, Array]:
     differ by less than float32 rounding, and a plain product could not tell the neighbours apart.
     """
     others = query if bank is None else bank
-    mean = others.mean(0, dtype=np.float64)
+    mean = others.mean(0, dtype=np.float64).astype(others.dtype)
 
     def factors(rows: Array) -> tuple[Array, Array, Array]:
-        centred = (rows - mean).astype(rows.dtype)
+        centred = rows - mean
         half = -0.5 * np.einsum("nd,nd->n", centred, centred)[:, None]
         return centred, half, np.ones_like(half)
 
