@@ -10,8 +10,9 @@ from moco_core.dashboard import similarity_data
 from moco_core.runs import Run
 from tests.synthetic import write_run
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-expect = sync_api.expect
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+PATIENCE = 120_000  # milliseconds, for two cores that several browsers share
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +24,7 @@ def root(tmp_path_factory):
 
 
 def open_page(page, address, path):
+    page.set_default_timeout(PATIENCE)
     page.goto(f"{address}/{path}")
     page.locator("[data-test-script-state=notRunning]").wait_for()
 

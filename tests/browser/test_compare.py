@@ -11,9 +11,9 @@ from moco_core.projections import ProjectionSettings, stored_projection
 from moco_core.runs import Run
 from tests.synthetic import write_run
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-expect = sync_api.expect
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
+PATIENCE = 120_000  # milliseconds, for two cores that several browsers share
 PCA = ProjectionSettings(method="pca")
 
 
@@ -30,10 +30,11 @@ def root(tmp_path_factory):
 @pytest.fixture
 def compared(page, app, root):
     """The page with both pictures drawn."""
+    page.set_default_timeout(PATIENCE)
     page.goto(f"{app(root)}/compare?run=left&a=left&b=right&method=PCA")
     page.locator("[data-colour='class']").wait_for()
     page.locator("[data-test-script-state=notRunning]").wait_for()
-    expect(page.locator(".moco-explorer .plot")).to_have_count(2)
+    page.locator(".moco-explorer .plot").nth(1).wait_for()
     page.locator(".moco-explorer").evaluate("explorer => explorer.scrollIntoView({ block: 'center' })")
     return page
 
@@ -93,7 +94,7 @@ def test_pointing_on_the_right_rings_the_same_sample_on_the_left(compared):
     row = int(gaps.min(1).argmax())  # the loneliest point: no other one under the pointer
     page.mouse.move(*flat[row] - 3)
     page.mouse.move(*flat[row])
-    expect(page.locator(".moco-explorer .tip")).to_be_visible()
+    page.locator(".moco-explorer .tip").wait_for()
     ringed = page.wait_for_function(
         """() => {
           const plot = document.querySelectorAll('.moco-explorer .plot')[0];
@@ -112,6 +113,7 @@ def test_pointing_on_the_right_rings_the_same_sample_on_the_left(compared):
 
 
 def test_a_link_opens_the_same_view(page, app, root):
+    page.set_default_timeout(PATIENCE)
     page.goto(f"{app(root)}/compare?run=left&a=right&b=left&a_step=10&method=PCA&k=7")
     page.get_by_text(re.compile("its 7 nearest neighbours")).wait_for()
     page.get_by_text("A: right, step 10").wait_for()
