@@ -110,6 +110,11 @@ class TrainConfig:
     ] = False
     warmup_steps: Annotated[int, Range(0, 10**9), Doc("Steps over which the learning rate rises from 0.")] = 0
     weight_decay: Annotated[float, Range(0, 10), Doc("L2 penalty on the query encoder's weights.")] = 5e-4
+    storage: Annotated[
+        str,
+        OneOf(("auto", "memory", "stream")),
+        Doc("Where a folder's images are kept: in memory, or read from disk; auto goes by their size."),
+    ] = "auto"
     batch_norm: Annotated[
         str,
         OneOf(("plain", "split")),

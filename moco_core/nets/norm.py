@@ -7,6 +7,8 @@ from typing import cast
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+GROUPS = 8  # the GPUs that split batch norm stands in for (He et al. 2019)
+
 
 class SplitBatchNorm2d(nn.BatchNorm2d):
     """Batch norm over `groups` equal parts of the batch, each normalised by its own mean and variance.
@@ -21,7 +23,9 @@ class SplitBatchNorm2d(nn.BatchNorm2d):
     num_batches_tracked: Tensor
     momentum: float
 
-    def __init__(self, num_features: int, groups: int = 8, eps: float = 1e-5, momentum: float = 0.1) -> None:
+    def __init__(
+        self, num_features: int, groups: int = GROUPS, eps: float = 1e-5, momentum: float = 0.1
+    ) -> None:
         if groups < 1:
             raise ValueError(f"groups must be at least 1, got {groups}")
         super().__init__(num_features, eps, momentum)
@@ -60,7 +64,7 @@ class SplitBatchNorm2d(nn.BatchNorm2d):
 KINDS = ("plain", "split")
 
 
-def convert(module: nn.Module, kind: str, groups: int = 8) -> nn.Module:
+def convert(module: nn.Module, kind: str, groups: int = GROUPS) -> nn.Module:
     """`module` with its 2-D batch norms of another kind, weights and statistics kept.
 
     `plain` leaves it as it is, `split` puts `SplitBatchNorm2d` in place. Raises `ValueError` for other kinds.

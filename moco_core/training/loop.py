@@ -59,6 +59,7 @@ def train(
     last_heartbeat = last_saved = clock()
     pending: list[Record] = []
 
+    views.images.expect(map(views.batch, range(start + 1, config.steps + 1)))
     method.train()
     step = start
     for step in range(start + 1, config.steps + 1):
@@ -147,7 +148,7 @@ def _describe(run: RunWriter, setup: Setup, method: Method) -> None:
             "name": train.name,
             "train": len(train),
             "held_out": len(setup.held_out),
-            "shape": list(train.images.shape[1:]),
+            "shape": [train.channels, train.image_size, train.image_size],
             "fingerprint": train.fingerprint(),
             "skipped": len(train.skipped),
             "skipped_files": list(train.skipped[:20]),

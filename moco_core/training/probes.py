@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from moco_core.data.augment import plain
-from moco_core.data.images import ImageSet
+from moco_core.data.images import Images
 from moco_core.nets.encoder import Encoder
 
 BATCH = 512
@@ -36,7 +36,7 @@ def embed(encoder: Encoder, images: torch.Tensor, device: torch.device) -> Embed
     return Embedded(torch.cat(features).numpy(), torch.cat(embeddings).numpy())
 
 
-def spread_out(images: ImageSet, most: int) -> torch.Tensor:
+def spread_out(images: Images, most: int) -> torch.Tensor:
     """Positions of at most `most` images, evenly over the set: the same at every call."""
     count = min(most, len(images.labels))
     return torch.linspace(0, len(images.labels) - 1, count).round().long()

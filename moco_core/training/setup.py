@@ -14,8 +14,9 @@ from moco_core.contrast.method import Method
 from moco_core.contrast.moco import MoCo
 from moco_core.data import sources
 from moco_core.data.augment import preset_for
-from moco_core.data.images import ImageSet
+from moco_core.data.images import Images, ImageSet
 from moco_core.nets.encoder import build_encoder
+from moco_core.nets.norm import GROUPS
 from moco_core.training.device import pick_device
 from moco_core.training.probes import spread_out
 from moco_core.training.views import Views
@@ -29,7 +30,7 @@ class Setup:
 
     config: TrainConfig
     device: torch.device
-    train: ImageSet
+    train: Images
     held_out: ImageSet
     warnings: tuple[str, ...]
 
@@ -71,10 +72,14 @@ def prepare(config: TrainConfig) -> Setup:
     device = pick_device(config.device)
     if config.threads:
         torch.set_num_threads(config.threads)
-    train, held_out = sources.load(config.dataset, None, config.image_size or None)
+    train, held_out = sources.open_images(config.dataset, None, config.image_size or None, config.storage)
     if config.batch_size > len(train):
         raise ConfigError(
             f"batch_size must be at most the {len(train)} training images of {config.dataset}, got {config.batch_size}"
+        )
+    if config.batch_norm == "split" and config.batch_size % GROUPS:
+        raise ConfigError(
+            f"batch_size must be a multiple of {GROUPS} for split batch norm, got {config.batch_size}"
         )
     if train.image_size < SMALLEST_IMAGE:
         raise ConfigError(f"image_size must be at least {SMALLEST_IMAGE} pixels, got {train.image_size}")

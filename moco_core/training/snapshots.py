@@ -152,7 +152,7 @@ class Snapshots:
         known = labels >= 0
         if len(rows) < 2 or known.sum() < 2:
             return {}
-        bank = embed(encoder, train.images[rows.to(train.images.device)], self.device)
+        bank = embed(encoder, train.subset(rows).images, self.device)
         bank_labels, held_out_labels = train.labels.cpu()[rows].numpy(), labels[known]
         k, temperature = min(self.config.knn_k, len(rows)), self.config.knn_temperature
         count = {"bank": len(rows), "count": int(known.sum())}
@@ -164,8 +164,8 @@ class Snapshots:
             predicted = neighbors.knn_predict(space, bank_labels, held_out, k, temperature)
             accuracy = float(np.mean(predicted == held_out_labels))
             metrics[name] = {"value": accuracy, "k": k, "temperature": temperature, "layer": layer, **count}
-        tolerance = geometry.tolerance(query.embeddings[known], held_out_labels)
-        if np.isfinite(tolerance):
+        if np.unique(held_out_labels, return_counts=True)[1].max() > 1:
+            tolerance = geometry.tolerance(query.embeddings[known], held_out_labels)
             metrics["tolerance"] = {"value": tolerance, "layer": "projector", "count": int(known.sum())}
         if step == self.config.steps and len(np.unique(bank_labels)) > 1:
             accuracy = linear_probe(bank.features, bank_labels, query.features[known], held_out_labels)

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from moco_core.data.augment import Preset, augment
 from moco_core.data.batches import batch_indices
-from moco_core.data.images import ImageSet
+from moco_core.data.images import Images
 
 
 @dataclass(frozen=True)
 class Views:
     """The training images, the order they are met in, and their augmentation."""
 
-    images: ImageSet
+    images: Images
     preset: Preset
     batch_size: int
     seed: int

@@ -70,6 +70,7 @@ def test_train_prints_the_run_directory_last(tmp_path):
         (["--dataset", "digit"], "did you mean 'digits'"),
         (["--batch-size", "5000"], "batch_size must be at most the"),
         (["--device", "cuda:99"], "device cuda:99 is not there; this machine has"),
+        (["--batch-norm", "split", "--batch-size", "30"], "a multiple of 8 for split batch norm, got 30"),
         (["--image-size", "5"], "at least 8 pixels"),
         (["--resume", "nothing"], "there is no run 'nothing'"),
     ],

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from PIL import Image
 
 from moco_core.config import TrainConfig
 from moco_core.runs import RunStore, RunWriter, schema
@@ -172,3 +173,17 @@ def test_unlabelled_images_train_without_the_metrics_that_need_labels(tmp_path, 
     metrics = RunStore(tmp_path)[run.run_id].steps[-1].metrics
     assert "knn" not in metrics
     assert "alignment" in metrics
+
+
+@pytest.mark.parametrize("method", ["moco", "memory-bank"])
+def test_streaming_a_folder_equals_holding_it_in_memory(tmp_path, method):
+    rng = np.random.default_rng(0)
+    for label in "ab":
+        (tmp_path / "images" / label).mkdir(parents=True)
+        for number in range(40):
+            pixels = rng.integers(0, 256, (12, 12, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "images" / label / f"{number}.png")
+    settings = {"dataset": f"folder:{tmp_path / 'images'}", "image_size": 12, "method": method}
+    streamed = train_small(tmp_path / "runs", storage="stream", **settings)
+    assert_identical(train_small(tmp_path / "runs", storage="memory", **settings), streamed)
+    assert streamed.info["dataset"]["shape"] == [3, 12, 12]
