@@ -25,7 +25,7 @@ from tests.synthetic import write_run
 POINTS = 50_000
 QUICK_POINTS = 2_000  # only where no runs are shipped
 QUICK_PAGES = ("projection",)
-LIMIT = 240_000  # milliseconds that anything may take
+LIMIT = 600_000  # milliseconds that anything may take
 COMPLETE = """() => {
   const stopped = document.querySelector("[data-test-script-state=notRunning]");
   const heading = document.querySelector("[data-testid=stMain] h1");

@@ -1,10 +1,13 @@
 """The projection page on every kind of run: a picture or a sentence, never a traceback or a blank."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from moco_core.projections import ProjectionSettings, stored_projection
-from moco_core.runs import Run, RunWriter, schema
+from moco_core.runs import Run, RunStore, RunWriter, schema
 from tests.synthetic import write_run
 
 
@@ -183,3 +186,19 @@ def test_nonsense_in_the_address_is_ignored(root):
     app = open_page(method="t-SNE", dim="7-D", colour="mood", step="nine", k="-4", min_dist="x")
     assert not app.exception
     assert not app.error
+
+
+SHIPPED = Path(__file__).parents[2] / "checkpoints"
+
+
+@pytest.mark.skipif(not any(SHIPPED.glob("*/run.json")), reason="no runs are shipped")
+def test_the_shipped_runs_are_drawn(root):
+    shutil.copytree(SHIPPED, root, ignore=shutil.ignore_patterns("cache"), dirs_exist_ok=True)
+    for run in RunStore(root):
+        stored_projection(run, run.steps[-1], ProjectionSettings(method="pca"))
+        app = open_page(run=run.id, colour="kNN right or wrong")
+        assert not app.error
+        text = shown(app)
+        assert "Trustworthiness" in text
+        assert ("The picture magnifies" in text) == (run.steps[-1].metrics["collapse"]["verdict"] != "none")
+        assert app.selectbox(key="aligned").options == ["nothing", "other steps", "its sweep"]
