@@ -50,6 +50,12 @@ def click(page, chart, point, trace):
     page.mouse.click(x, y)
 
 
+def settled(page, number):
+    """Wait until the page has run to its end and the last gallery shows the sample with this id."""
+    page.locator("[data-test-script-state=notRunning]").wait_for()
+    page.locator(".gallery").last.locator(f"figure[title$='#{number}']").first.wait_for()
+
+
 def ids(page):
     """Sample ids of the first card of each line of the last gallery."""
     titles = (
@@ -69,6 +75,7 @@ def test_a_cell_of_the_confusion_matrix(page, app, root):
     open_page(page, app(root), "geometry?run=mixed")
     click(page, "confusion", (2.3, 1.25), 1)  # off the centre of row 1, column 2
     page.get_by_text(f"{len(expected)} images, each followed by").wait_for()
+    settled(page, expected[-1])
     assert ids(page) == expected.tolist()
     assert "true=class+1" in page.url
     assert "vote=class+2" in page.url
@@ -88,6 +95,7 @@ def test_a_bar_of_the_histogram(page, app, root):
     open_page(page, app(root), "similarity?run=trained")
     click(page, "cosines", ((low + high) / 2, 0.95 * positive[bar]), 0)
     page.get_by_text("the least alike first").wait_for()
+    settled(page, expected[-1])
     shown = page.locator(".gallery").last.locator("figure").evaluate_all("f => f.map(x => x.title)")
     assert [int(title.rpartition("#")[2]) for title in shown] == expected[: similarity_data.PAIRS].tolist()
     assert "pairs=positives" in page.url
