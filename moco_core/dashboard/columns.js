@@ -10,7 +10,13 @@ export default function ({ data, key }) {
   return () => shelf.packs.delete(key);
 }
 
-const ARRAYS = { "<f4": Float32Array, "<i4": Int32Array, "<u2": Uint16Array, "|u1": Uint8Array };
+const ARRAYS = {
+  "<f4": Float32Array,
+  "<i8": BigInt64Array,
+  "<i4": Int32Array,
+  "<u2": Uint16Array,
+  "|u1": Uint8Array,
+};
 
 function unpack(bytes) {
   const buffer = bytes.slice().buffer; // typed arrays need an aligned start

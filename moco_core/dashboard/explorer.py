@@ -144,7 +144,7 @@ def _sample_pack(images_id: str, _images: EvalSet) -> Pack:
     """Thumbnails, labels and ids: what the browser says of a sample under the pointer."""
     sheet = sprite(_images.thumbnails)
     labels = np.where(_images.labels < 0, -1, _images.labels).astype(np.int32)
-    ids = np.clip(_images.sample_ids, -(2**31), 2**31 - 1).astype(np.int32)
+    ids = _images.sample_ids.astype(np.int64)
     return pack(
         {"sheet": np.frombuffer(sheet.data, np.uint8), "labels": labels, "ids": ids},
         {

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-TYPES = ("<f4", "<i4", "<u2", "|u1")  # what the browser has typed arrays for
+TYPES = ("<f4", "<i8", "<i4", "<u2", "|u1")  # what the browser has typed arrays for
 ALIGN = 8
 
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moco_core.dashboard.explorer import picked_row, played_frame, selected_rows
+from moco_core.dashboard.explorer import _sample_pack, picked_row, played_frame, selected_rows
 from moco_core.dashboard.palette import CLASS_COLOURS
 from moco_core.dashboard.points import UNKNOWN, Colour, Points
+from moco_core.runs import EvalSet
 from tests.dashboard.test_packs import unpack
 
 
@@ -137,3 +138,12 @@ def test_hover_details_come_with_the_colour():
     _, meta, arrays = unpack(colour.packed().data)
     assert [detail["name"] for detail in meta["details"]] == ["age", "vote"]
     assert arrays[meta["details"][1]["array"]].tolist() == [1, UNKNOWN]
+
+
+def test_sample_ids_of_any_size_arrive():
+    ids = np.array([0, -1, 2**62 + 1])
+    images = EvalSet(np.zeros((3, 2, 2, 1), np.uint8), np.array([0, 1, -1]), ids, ("a", "b"))
+    _, meta, arrays = unpack(_sample_pack("ids", _images=images).data)
+    assert arrays["ids"].tolist() == ids.tolist()
+    assert arrays["labels"].tolist() == [0, 1, -1]
+    assert meta["names"] == ["a", "b"]
