@@ -5,6 +5,7 @@ Symbols are those of He et al. 2019: m the momentum of the key encoder, K the qu
 """
 
 import math
+from functools import cache
 
 import numpy as np
 
@@ -77,12 +78,18 @@ def _log_mean_exp_cosine(kappa: float, dim: int, nodes: int = 400) -> float:
     peak = math.atan2(math.sqrt(sin2_peak), cos_peak)
     low, high = max(0.0, peak - reach), min(math.pi, peak + reach)
 
-    x, weight = np.polynomial.legendre.leggauss(nodes)
+    x, weight = _gauss_legendre(nodes)
     angle = low + (high - low) * (x + 1) / 2
     log_integrand = n * np.log(np.sin(angle)) - 2 * kappa * np.sin(angle / 2) ** 2  # cos φ − 1 = −2 sin²(φ/2)
     top = log_integrand.max()
     integral = (high - low) / 2 * float(weight @ np.exp(log_integrand - top))
     return float(top) + math.log(integral) - log_norm
+
+
+@cache
+def _gauss_legendre(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights on [−1, 1]: an eigenvalue problem, solved once."""
+    return np.polynomial.legendre.leggauss(nodes)
 
 
 def _check_momentum(momentum: float) -> None:
