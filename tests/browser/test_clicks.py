@@ -8,6 +8,7 @@ import pytest
 from moco_core.analysis.neighbors import knn_predict
 from moco_core.dashboard import similarity_data
 from moco_core.runs import Run
+from tests.browser.waiting import assert_soon
 from tests.synthetic import write_run
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -76,7 +77,7 @@ def test_a_cell_of_the_confusion_matrix(page, app, root):
     click(page, "confusion", (2.3, 1.25), 1)  # off the centre of row 1, column 2
     page.get_by_text(f"{len(expected)} images, each followed by").wait_for()
     settled(page, expected[-1])
-    assert ids(page) == expected.tolist()
+    assert_soon(lambda: ids(page), expected.tolist())
     assert "true=class+1" in page.url
     assert "vote=class+2" in page.url
 
@@ -96,6 +97,9 @@ def test_a_bar_of_the_histogram(page, app, root):
     click(page, "cosines", ((low + high) / 2, 0.95 * positive[bar]), 0)
     page.get_by_text("the least alike first").wait_for()
     settled(page, expected[-1])
-    shown = page.locator(".gallery").last.locator("figure").evaluate_all("f => f.map(x => x.title)")
-    assert [int(title.rpartition("#")[2]) for title in shown] == expected[: similarity_data.PAIRS].tolist()
+    shown = page.locator(".gallery").last.locator("figure")
+    assert_soon(
+        lambda: [int(title.rpartition("#")[2]) for title in shown.evaluate_all("f => f.map(x => x.title)")],
+        expected[: similarity_data.PAIRS].tolist(),
+    )
     assert "pairs=positives" in page.url

@@ -9,6 +9,7 @@ import pytest
 
 from moco_core.projections import ProjectionSettings, stored_projection
 from moco_core.runs import Run
+from tests.browser.waiting import assert_soon
 from tests.synthetic import write_run
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -80,8 +81,7 @@ def test_a_lasso_on_the_left_selects_the_same_samples_on_the_right(compared):
         page.mouse.move(*corner, steps=6)
     page.mouse.up()
     page.get_by_text(f"Selected: {len(rows)}").wait_for()
-    assert chosen(page, 0) == rows
-    assert chosen(page, 1) == rows
+    assert_soon(lambda: [chosen(page, 0), chosen(page, 1)], [rows, rows])
     assert (
         len({tuple(np.round(p)) for p in on_screen(page, 1) - on_screen(page, 0)}) > 5
     )  # two pictures, not one

@@ -12,6 +12,7 @@ from PIL import Image
 
 from moco_core.projections import ProjectionSettings, stored_projection
 from moco_core.runs import Run
+from tests.browser.waiting import assert_soon
 from tests.synthetic import write_run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -135,9 +136,12 @@ def test_a_lasso_fills_the_gallery_with_what_it_holds(page, address, run):
     open_page(page, address, run)
     rows = lasso_left_half(page, run)
     expect(page.get_by_role("heading", name=f"Selected: {len(rows)}")).to_be_visible()
-    assert chosen(page) == rows.tolist()
-    ids = page.locator(".gallery > div > figure:first-child").evaluate_all("f => f.map(x => x.title)")
-    assert [int(title.rpartition("#")[2]) for title in ids] == run.eval_set.sample_ids[rows[:12]].tolist()
+    assert_soon(lambda: chosen(page), rows.tolist())
+    cards = page.locator(".gallery > div > figure:first-child")
+    assert_soon(
+        lambda: [int(title.rpartition("#")[2]) for title in cards.evaluate_all("f => f.map(x => x.title)")],
+        run.eval_set.sample_ids[rows[:12]].tolist(),
+    )
 
 
 def test_selection_and_zoom_survive_colour_and_step(page, address, run):
@@ -161,14 +165,14 @@ def test_selection_and_zoom_survive_colour_and_step(page, address, run):
         page.locator(f"[data-colour='{name}']").wait_for()
 
     choose_colour("local density")
-    assert chosen(page) == rows.tolist()
-    assert page.evaluate(ranges) == zoomed
+    assert_soon(lambda: chosen(page), rows.tolist())
+    assert_soon(lambda: page.evaluate(ranges), zoomed)
     page.get_by_role("slider", name="Step").press("ArrowLeft")
     page.wait_for_url("**step=10**")
     expect(page.get_by_role("heading", name=f"Selected: {len(rows)}")).to_be_visible()
     page.wait_for_timeout(1200)  # the points are on their way
-    assert chosen(page) == rows.tolist()
-    assert page.evaluate(ranges) == zoomed
+    assert_soon(lambda: chosen(page), rows.tolist())
+    assert_soon(lambda: page.evaluate(ranges), zoomed)
 
 
 def test_the_camera_survives_a_new_colour(page, address, run):
@@ -186,7 +190,7 @@ def test_the_camera_survives_a_new_colour(page, address, run):
     page.get_by_role("combobox", name=re.compile("Colour")).click()
     page.get_by_role("option", name="cosine to own key").click()
     page.locator("[data-colour='cosine to own key']").wait_for()
-    assert page.evaluate(camera) == turned
+    assert_soon(lambda: page.evaluate(camera), turned)
 
 
 def test_a_click_shows_the_neighbours_in_the_full_space(page, address, run):
@@ -200,20 +204,27 @@ def test_a_click_shows_the_neighbours_in_the_full_space(page, address, run):
     page.mouse.down()
     page.mouse.up()
     page.get_by_role("heading", name=re.compile(f"Clicked: .*#{run.eval_set.sample_ids[row]}")).wait_for()
-    shown = page.locator(".gallery figure").evaluate_all("f => f.map(x => x.innerText)")
-    cosines = np.delete(step.query @ step.query[row], row)
-    assert [float(re.search(r"cosine ([\d.]+)", text)[1]) for text in shown[1:]] == pytest.approx(
-        np.sort(cosines)[::-1][: len(shown) - 1], abs=6e-4
+    figures = page.locator(".gallery figure")
+    expect(figures.nth(1)).to_be_visible()
+    page.locator("[data-test-script-state=notRunning]").wait_for()
+    neighbours = figures.count() - 1
+    cosines = np.sort(np.delete(step.query @ step.query[row], row))[::-1][:neighbours]
+    assert_soon(
+        lambda: [
+            float(re.search(r"cosine ([\d.]+)", text)[1])
+            for text in figures.evaluate_all("f => f.slice(1).map(x => x.innerText)")
+        ],
+        pytest.approx(cosines.tolist(), abs=6e-4),
     )
-    links = page.evaluate("document.querySelector('.moco-explorer .plot').data.at(-3).x.length")
-    assert links == 3 * (len(shown) - 1)
+    links = "document.querySelector('.moco-explorer .plot').data.at(-3).x.length"
+    assert_soon(lambda: page.evaluate(links), 3 * neighbours)
 
 
 def test_a_class_in_the_legend_selects_it_and_names_are_text(page, address, run):
     open_page(page, address, run)
     page.get_by_role("button", name="<b>bold</b>").click()
     page.get_by_role("heading", name="Selected: 15").wait_for()
-    assert chosen(page) == np.flatnonzero(run.eval_set.labels == 0).tolist()
+    assert_soon(lambda: chosen(page), np.flatnonzero(run.eval_set.labels == 0).tolist())
     assert page.locator(".moco-explorer b").count() == 0  # the tip is empty
     page.get_by_role("button", name=re.compile("cat & dog")).click(modifiers=["Shift"])
     page.get_by_role("heading", name="Selected: 30").wait_for()
