@@ -1,19 +1,23 @@
 """Pairs a second of the training loop, beside the bare network and beside lightly's MoCo recipe.
 
 The bare limit is forward and backward of the query encoder plus forward of the key encoder on ready-made
-tensors: no augmentation, no loss, no queue, no optimizer. It runs in blocks between blocks of the real loop
-(logging and heartbeat included), so that both meet the same machine; lightly's blocks do too. The images are
-random bytes: speed does not depend on what they show.
+tensors: no augmentation, no loss, no queue, no optimizer. Each contestant has a process of its own and they
+take turns, a block of steps each, so that all meet the same machine; ours runs the real loop, logging and
+heartbeat included. Ours and the bare network keep freed memory (`keep_freed_memory`), lightly runs as it
+comes. The images are random bytes: speed does not depend on what they show.
 """
 
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
@@ -24,14 +28,16 @@ from moco_core.config import TrainConfig
 from moco_core.data.images import ImageSet
 from moco_core.nets.encoder import build_encoder
 from moco_core.runs import RunWriter
+from moco_core.training.device import keep_freed_memory
 from moco_core.training.loop import train
 from moco_core.training.setup import Setup
 
 IMAGES = 20_000
+SETTLE_SECONDS = 0.5  # lightly's workers fill their queues after a block, then rest
 Block = Callable[[], None]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Case:
     """One encoder at one image shape."""
 
@@ -41,64 +47,98 @@ class Case:
     batch: int
     block: int  # steps a block
     rounds: int  # blocks of each contestant
-    rates: dict[str, list[float]] = field(default_factory=dict)  # contestant → pairs/s of each block
+
+    @property
+    def config(self) -> TrainConfig:
+        """A run of as many blocks, one more to warm up; all else as by default."""
+        return TrainConfig(
+            encoder=self.encoder,
+            batch_size=self.batch,
+            steps=self.block * (self.rounds + 1),
+            snapshots=2,
+        )
 
 
 def main() -> None:
     """Measure and report."""
     args = parse_args(__doc__)
-    cases = [Case("small-cnn", 1, 28, 128, 10, 3 if args.quick else 20)]
+    cases = [Case("small-cnn", 1, 28, 128, 10, 6 if args.quick else 20)]
     if not args.quick:
         cases.append(Case("resnet18", 3, 32, 128, 2, 4))
-    ratios, targets, figures = {}, {}, {}
+    ratios, figures = {}, {}
     for case in cases:
-        measure(case)
-        median = {name: statistics.median(rates) for name, rates in case.rates.items()}
+        rates = measure(case)
         for peer in ("bare", "lightly"):
-            ratios[f"ours/{peer}/{case.encoder}"] = median["ours"] / median[peer]
-        figures |= {f"pairs/s {name} {case.encoder}": rate for name, rate in median.items()}
+            pairs = zip(
+                rates["ours"], rates[peer], strict=True
+            )  # of the same round: the machine's pace drifts
+            ratios[f"ours/{peer}/{case.encoder}"] = statistics.median(own / other for own, other in pairs)
+        figures |= {f"pairs/s {name} {case.encoder}": statistics.median(of) for name, of in rates.items()}
     targets = {"ours/bare/small-cnn": (">=", 0.9), "ours/lightly/small-cnn": (">=", 2.0)}
     if not args.quick:
         ratios["snapshots/run"] = snapshot_share()
     report("training", ratios, targets, figures, args.json)
 
 
-def measure(case: Case) -> None:
-    """Run the real loop; between its blocks, give each peer a block of as many steps."""
-    config = TrainConfig(
-        encoder=case.encoder,
-        batch_size=case.batch,
-        queue_size=4096,
-        steps=case.block * (case.rounds + 1),
-        snapshots=2,
-    )
+def measure(case: Case) -> dict[str, list[float]]:
+    """Contestant → pairs/s of its block in each round."""
+    spawn = multiprocessing.get_context("spawn")
+    turns, processes = {}, []
+    for contestant in (ours, bare, lightly):
+        turns[contestant.__name__], theirs = spawn.Pipe()
+        processes.append(spawn.Process(target=contestant, args=(case, theirs)))
+        processes[-1].start()
+        theirs.close()
+    rates: dict[str, list[float]] = {name: [] for name in turns}
+    order = list(turns)
+    try:
+        for _ in range(case.rounds + 1):
+            for name in order:
+                turns[name].send("go")
+                rates[name].append(case.block * case.batch / turns[name].recv())
+                time.sleep(SETTLE_SECONDS if name == "lightly" else 0)
+            order.reverse()  # nobody is always the one that follows another
+    finally:
+        for turn in turns.values():
+            turn.close()
+        for process in processes:
+            process.join()
+    return {name: of[1:] for name, of in rates.items()}  # the first block warms up
+
+
+def take_turns(block: Block, turn: Connection) -> None:
+    """Run a block whenever it is this contestant's turn and send its seconds, until the other end closes."""
+    with suppress(EOFError):
+        while turn.recv():
+            began = time.perf_counter()
+            block()
+            turn.send(time.perf_counter() - began)
+
+
+def ours(case: Case, turn: Connection) -> None:
+    """The real loop; it waits for its turn after each block."""
     images = random_images(IMAGES, case)
-    setup = Setup(config, torch.device("cpu"), images, images.subset(torch.arange(100)), ())
-    peers = {"bare": bare(case, config), "lightly": lightly(case, config, images)}
-    for block in peers.values():
-        block()  # warm-up
-    case.rates = {name: [] for name in ("ours", *peers)}
-    began = time.perf_counter()
+    setup = Setup(case.config, torch.device("cpu"), images, images.subset(torch.arange(100)), ())
+    began = 0.0
 
     def between_blocks(step: int, record: object) -> None:
         nonlocal began
-        if step % case.block:
-            return
-        if step > case.block:  # the first block warms up
-            case.rates["ours"].append(case.block * case.batch / (time.perf_counter() - began))
-            for name, block in peers.items():
-                began = time.perf_counter()
-                block()
-                case.rates[name].append(case.block * case.batch / (time.perf_counter() - began))
-                time.sleep(1.0 if name == "lightly" else 0)  # its workers fill their queues, then rest
-        began = time.perf_counter()
+        if step % case.block == 0:
+            turn.send(time.perf_counter() - began)
+            with suppress(EOFError):
+                turn.recv()
+            began = time.perf_counter()
 
     with tempfile.TemporaryDirectory() as root:
-        train(RunWriter.create(Path(root), config), setup, on_step=between_blocks)
+        turn.recv()
+        began = time.perf_counter()
+        train(RunWriter.create(Path(root), case.config), setup, on_step=between_blocks)
 
 
-def bare(case: Case, config: TrainConfig) -> Block:
+def bare(case: Case, turn: Connection) -> None:
     """The network's own work on tensors that lie ready."""
+    keep_freed_memory()
+    config = case.config
     query = build_encoder(case.encoder, case.channels, case.side, config.dim, config.batch_norm)
     query = query.to(memory_format=torch.channels_last).train()
     key = copy.deepcopy(query).requires_grad_(False)
@@ -111,15 +151,17 @@ def bare(case: Case, config: TrainConfig) -> Block:
                 key(view)
             query(view)[1].sum().backward()
 
-    return block
+    take_turns(block, turn)
 
 
-def lightly(case: Case, config: TrainConfig, images: ImageSet) -> Block:
+def lightly(case: Case, turn: Connection) -> None:
     """lightly's recipe: its transform, a DataLoader with two workers, its loss with memory bank, its update."""
     from lightly.loss import NTXentLoss
     from lightly.models.utils import update_momentum
     from lightly.transforms import MoCoV2Transform
     from torchvision.transforms.functional import to_pil_image
+
+    config, images = case.config, random_images(IMAGES, case)
 
     class Pictures(torch.utils.data.Dataset):
         def __len__(self) -> int:
@@ -136,6 +178,7 @@ def lightly(case: Case, config: TrainConfig, images: ImageSet) -> Block:
         drop_last=True,
         num_workers=2,
         persistent_workers=True,
+        multiprocessing_context="fork",  # its workers' set is local to this function
     )
     query = build_encoder(case.encoder, case.channels, case.side, config.dim, config.batch_norm).train()
     key = copy.deepcopy(query).requires_grad_(False)
@@ -157,7 +200,7 @@ def lightly(case: Case, config: TrainConfig, images: ImageSet) -> Block:
             loss(q, k).backward()
             optimizer.step()
 
-    return block
+    take_turns(block, turn)
 
 
 def forever(loader: torch.utils.data.DataLoader) -> Iterator[list[Tensor]]:

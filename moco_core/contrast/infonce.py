@@ -35,10 +35,11 @@ def info_nce(
         raise ValueError(f"negatives must be K×{query.shape[1]}, got shape {tuple(negatives.shape)}")
     if not 0 < temperature < float("inf"):
         raise ValueError(f"temperature must be a finite number above 0, got {temperature}")
+    query = query / temperature  # here rather than B×K logits
     l_pos = (query * positive).sum(dim=1, keepdim=True)  # B×1
     l_neg = query @ negatives.T  # B×K
     if excluded is not None:
         l_neg = l_neg.masked_fill(excluded, float("-inf"))
-    logits = torch.cat([l_pos, l_neg], dim=1) / temperature  # B×(1+K)
+    logits = torch.cat([l_pos, l_neg], dim=1)  # B×(1+K)
     labels = torch.zeros(len(logits), dtype=torch.long, device=logits.device)  # the positive is entry 0
     return InfoNCE(F.cross_entropy(logits, labels), logits)

@@ -87,5 +87,5 @@ def readouts(scored: Scored, temperature: float) -> Readouts:
     negatives = cosines[:, 1:]
     counted = negatives.isfinite()
     mean_negative = negatives.where(counted, 0).sum() / counted.sum()
-    accuracy = (cosines.argmax(dim=1) == 0).float().mean()
+    accuracy = (cosines[:, 0] == cosines.amax(dim=1)).float().mean()
     return Readouts(cosines[:, 0].mean(), mean_negative, accuracy)

@@ -13,7 +13,7 @@ from moco_core import __version__
 from moco_core.contrast.method import Method, Scored, readouts
 from moco_core.contrast.moco import encoder_gap
 from moco_core.runs import RunStore, RunWriter
-from moco_core.training.device import device_name
+from moco_core.training.device import device_name, keep_freed_memory
 from moco_core.training.schedule import learning_rate, snapshot_steps
 from moco_core.training.setup import Setup
 from moco_core.training.snapshots import Snapshots, TrainingError
@@ -38,9 +38,10 @@ def train(
     when the loss is no longer finite or memory runs out.
     """
     config = setup.config
+    keep_freed_memory()
     views, method = setup.views, setup.method()
     optimizer = torch.optim.SGD(
-        method.query.parameters(), lr=config.lr, momentum=0.9, weight_decay=config.weight_decay
+        method.query.parameters(), lr=config.lr, momentum=0.9, weight_decay=config.weight_decay, fused=True
     )
     snapshots = Snapshots(run, config, views, setup.held_out, setup.device)
     planned = set(snapshot_steps(config.steps, config.snapshots))
