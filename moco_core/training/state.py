@@ -43,7 +43,8 @@ def unpack(arrays: dict[str, np.ndarray], method: Method, optimizer: torch.optim
     parameters = _parameters(optimizer)
     for number, buffer in groups["optimizer"].items():
         parameter = parameters[int(number)]
-        optimizer.state[parameter][BUFFER] = buffer.to(parameter)
+        laid_out_alike = torch.empty_like(parameter)  # the fused step reads both in the order of memory
+        optimizer.state[parameter][BUFFER] = laid_out_alike.copy_(buffer)
 
 
 def _parameters(optimizer: torch.optim.SGD) -> list[Tensor]:
