@@ -36,7 +36,7 @@ TARGETS = {
 def main() -> None:
     """Measure, print, write."""
     args = parse_args(__doc__)
-    ratios, seconds = drift_share(steps=150 if args.quick else 1500)
+    ratios, seconds = drift_share(steps=400 if args.quick else 1500)
     measured, drawn = in_own_process("measure"), in_own_process("render")
     report(
         "staleness",

@@ -176,10 +176,12 @@ def gradient_cosine(comparison: Comparison, lengths: Sequence[int]) -> Array:
             for keys in (comparison.stale, comparison.fresh)
         ]
         for i, (stale_mean, fresh_mean) in enumerate(zip(*means, strict=True)):
-            g, norm = _tangent(stale_mean - towards, anchors)
-            reference, reference_norm = _tangent(fresh_mean - towards, anchors)
-            clear = (norm > COLLAPSED) & (reference_norm > COLLAPSED)
-            total[i] += (1 - 0.5 * np.square(g - reference).sum(1))[clear].sum()
+            gradient = _tangent(stale_mean - towards, anchors)
+            reference = _tangent(fresh_mean - towards, anchors)
+            stale_square, fresh_square = _dots(gradient, gradient), _dots(reference, reference)
+            clear = (stale_square > COLLAPSED**2) & (fresh_square > COLLAPSED**2)
+            cosine = _dots(gradient, reference)[clear] / np.sqrt(stale_square * fresh_square)[clear]
+            total[i] += cosine.sum()
             count[i] += clear.sum()
     return np.divide(total, count, out=np.full(len(lengths), np.nan), where=count > 0)
 
@@ -415,15 +417,19 @@ def _mean_negatives(logits: Array, keys: Array, lengths: Sequence[int]) -> Itera
     """k̄, A×D: the mean of the first n keys under the softmax of their logits, for each length n."""
     weighted = np.zeros((len(logits), keys.shape[1]))
     for stretch, weight, rescale, total, _ in _prefix_softmax(logits, lengths):
-        weighted = weighted * rescale[:, None] + weight @ keys[stretch]
+        weighted *= rescale[:, None]
+        weighted += weight @ keys[stretch]
         yield weighted / total[:, None]
 
 
-def _tangent(vector: Array, base: Array) -> tuple[Array, Array]:
-    """The unit direction of `vector` (A×D) perpendicular to the unit rows of `base`, and its length A."""
-    flat = vector - (vector * base).sum(1, keepdims=True) * base
-    norm = np.linalg.norm(flat, axis=1)
-    return flat / np.maximum(norm, np.finfo(float).tiny)[:, None], norm
+def _tangent(vector: Array, base: Array) -> Array:
+    """The part of `vector` (A×D) that is perpendicular to the unit rows of `base` (A×D)."""
+    return vector - _dots(vector, base)[:, None] * base
+
+
+def _dots(x: Array, y: Array) -> Array:
+    """x·y of each pair of rows, A."""
+    return np.einsum("ad,ad->a", x, y)
 
 
 def _drift(x: Array, y: Array) -> Array:

@@ -40,11 +40,10 @@ def measure_drift(method: Method, views: Views, config: TrainConfig, step: int) 
     if dictionary is None or len(dictionary.keys) == 0 or config.drift_share == 0:
         return {}
     with frozen_statistics(method.query), frozen_statistics(method.key):
-        slots, fresh, lagged = _re_encode(method, views, dictionary, affordable_batches(config))
+        slots, fresh, lagged, again = _re_encode(method, views, dictionary, affordable_batches(config))
         coming = views.batch(step + 1)
         query = method.query(views.view(coming, step + 1, 0))[1][:ANCHORS]
         positive = method.encode_keys(views.view(coming, step + 1, 1), step + 1)[:ANCHORS]
-        control = _control(method, views, step)
     written = dictionary.written_steps[slots.to(dictionary.written_steps.device)]
     return staleness.measure(
         stored=_numpy(dictionary.keys[slots.to(dictionary.keys.device)]),
@@ -57,7 +56,7 @@ def measure_drift(method: Method, views: Views, config: TrainConfig, step: int) 
         temperature=config.temperature,
         filled=len(dictionary.keys),
         sample_ids=dictionary.samples[slots.to(dictionary.samples.device)].cpu().numpy(),
-        control=control,
+        control=(_numpy(fresh[-len(again) :]), _numpy(again)),
         seed=config.seed,
     )
 
@@ -78,8 +77,12 @@ def frozen_statistics(module: nn.Module) -> Iterator[None]:
 
 def _re_encode(
     method: Method, views: Views, dictionary: Dictionary, most: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Slots measured (M) and their views' embeddings by the current key and query encoders (M×D each)."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Slots measured (M) and their views' embeddings by the current key and query encoders (M×D each).
+
+    Also the embeddings of the newest batch, the last of the slots, by the key encoder once more: the control,
+    whose drift must read 0.
+    """
     written, samples = dictionary.written_steps.cpu(), dictionary.samples.cpu()
     steps = written.unique()
     chosen = steps[torch.linspace(0, len(steps) - 1, min(most, len(steps))).round().long().unique()]
@@ -93,13 +96,8 @@ def _re_encode(
         slots.append(held)
         fresh.append(method.encode_keys(images, then)[rows])
         lagged.append(method.query(images)[1][rows])
-    return torch.cat(slots), torch.cat(fresh), torch.cat(lagged)
-
-
-def _control(method: Method, views: Views, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """The newest batch encoded twice by the current key encoder: their drift must read 0."""
-    images = views.view(views.batch(step), step, method.key_view)
-    return _numpy(method.encode_keys(images, step)), _numpy(method.encode_keys(images, step))
+    again = method.encode_keys(images, then)[rows]
+    return torch.cat(slots), torch.cat(fresh), torch.cat(lagged), again
 
 
 def _numpy(x: Tensor) -> np.ndarray:
