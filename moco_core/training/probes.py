@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from moco_core.analysis.neighbors import knn_predict
 from moco_core.data.augment import plain
 from moco_core.data.images import Images
 from moco_core.nets.encoder import Encoder
@@ -40,6 +41,26 @@ def spread_out(images: Images, most: int) -> torch.Tensor:
     """Positions of at most `most` images, evenly over the set: the same at every call."""
     count = min(most, len(images.labels))
     return torch.linspace(0, len(images.labels) - 1, count).round().long()
+
+
+def knn_accuracy(
+    bank: np.ndarray,
+    bank_labels: np.ndarray,
+    held_out: np.ndarray,
+    held_out_labels: np.ndarray,
+    k: int,
+    temperature: float,
+) -> float:
+    """Share of held-out rows whose class the k nearest of the bank vote for (`knn_predict`).
+
+    Zero rows, which a dying backbone gives, have no neighbours: they neither vote nor are they recognised.
+    """
+    votes, asks = bank.any(axis=1), held_out.any(axis=1)
+    if not votes.any() or not asks.any():
+        return 0.0
+    k = min(k, int(votes.sum()))
+    predicted = knn_predict(bank[votes], bank_labels[votes], held_out[asks], k, temperature)
+    return float(np.sum(predicted == held_out_labels[asks]) / len(held_out))
 
 
 def linear_probe(

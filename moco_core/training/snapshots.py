@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from moco_core.analysis import geometry, neighbors
+from moco_core.analysis import geometry
 from moco_core.analysis.staleness import CONSISTENT
 from moco_core.config import TrainConfig
 from moco_core.contrast.method import Method
@@ -17,7 +17,7 @@ from moco_core.data.images import ImageSet
 from moco_core.nets.encoder import Encoder
 from moco_core.runs import RunWriter, schema
 from moco_core.training.drift import measure_drift
-from moco_core.training.probes import Embedded, embed, linear_probe, spread_out
+from moco_core.training.probes import Embedded, embed, knn_accuracy, linear_probe, spread_out
 from moco_core.training.views import Views
 
 MOST_SLOTS = 65536  # slots of the dictionary that a snapshot stores; of more, this many evenly over age
@@ -128,13 +128,11 @@ class Snapshots:
             },
             "uniformity": {"value": geometry.uniformity(z), "t": 2, "layer": "projector", **count},
             "effective_rank": {"value": geometry.effective_rank(z), "layer": "projector", **count},
-            "effective_rank_features": {
-                "value": geometry.effective_rank(query.features),
-                "layer": "backbone",
-                **count,
-            },
             "collapse": {"value": collapse.value, "verdict": collapse.verdict, "reason": collapse.sentence},
         }
+        if query.features.any():  # else the backbone is dead, and nothing has a rank
+            rank = geometry.effective_rank(query.features)
+            metrics["effective_rank_features"] = {"value": rank, "layer": "backbone", **count}
         if drift:
             metrics["k_star"] = {
                 "value": int(drift["k_star"]),
@@ -161,8 +159,7 @@ class Snapshots:
             ("knn", "projector", bank.embeddings, query.embeddings[known]),
             ("knn_features", "backbone", bank.features, query.features[known]),
         ):
-            predicted = neighbors.knn_predict(space, bank_labels, held_out, k, temperature)
-            accuracy = float(np.mean(predicted == held_out_labels))
+            accuracy = knn_accuracy(space, bank_labels, held_out, held_out_labels, k, temperature)
             metrics[name] = {"value": accuracy, "k": k, "temperature": temperature, "layer": layer, **count}
         if np.unique(held_out_labels, return_counts=True)[1].max() > 1:
             tolerance = geometry.tolerance(query.embeddings[known], held_out_labels)
