@@ -1,4 +1,4 @@
-"""No page asks anything of another host: the `page` fixture notes every request and checks them at its end."""
+"""Every page by its own address: framed by the app, even as a server's first, and nothing asked of another host."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import REPOSITORY
+from tests.browser.server import Server
 from tests.synthetic import write_run
 
 PAGES = sorted(path.stem for path in (REPOSITORY / "pages").glob("*.py"))
@@ -31,3 +32,16 @@ def test_page(page, address, name):
     page.wait_for_timeout(1500)
     assert asked
     assert all(url.startswith((address, f"blob:{address}", "data:")) for url in asked)
+
+
+@pytest.mark.parametrize("name", ["sphere", "geometry"])
+def test_a_link_may_be_the_first_that_a_server_is_asked_for(page, tmp_path, name):
+    write_run(tmp_path / "runs")
+    server = Server(tmp_path / "runs", tmp_path / "log.txt", {})
+    try:
+        page.goto(f"{server.url}/{name}?run=synthetic")
+        page.locator("[data-testid=stMain] h1").first.wait_for()
+        page.get_by_test_id("stSidebar").get_by_role("link", name="Projection").wait_for()
+        assert f"/{name}" in page.url
+    finally:
+        server.stop()
