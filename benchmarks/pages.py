@@ -25,6 +25,7 @@ from tests.synthetic import write_run
 POINTS = 50_000
 QUICK_POINTS = 2_000  # only where no runs are shipped
 QUICK_PAGES = ("projection",)
+ADDRESSES = {"runs": "", "compare": "compare?a_step=0"}  # of one run: its first step beside its last
 LIMIT = 600_000  # milliseconds that anything may take
 COMPLETE = """() => {
   const stopped = document.querySelector("[data-test-script-state=notRunning]");
@@ -115,7 +116,7 @@ def measured(browser: Browser, root: Path, name: str, page: str, *, interact: bo
     with served(root) as url:
         for kind in ("cold", "warm"):
             visit = Visit(browser)
-            seconds, megabytes = visit.open(f"{url}/{page}" if page != "runs" else url)
+            seconds, megabytes = visit.open(f"{url}/{ADDRESSES.get(page, page)}")
             figures[f"{page}, {name}, {kind}, s"] = seconds
             figures[f"{page}, {name}, {kind}, MB"] = megabytes
             if interact and kind == "cold":

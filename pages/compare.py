@@ -75,12 +75,15 @@ def compare(a: Side, b: Side) -> None:
             width=220,
         )
         k = st.slider("Neighbours k", 1, 100, 20, key="k", bind="query-params", width=260)
-    near = data.neighbourhoods(a, b, common, k, layer)
+    settings = ProjectionSettings(method=method, layer=layer)
+    at_once = colour == data.OVERLAP or data.quickly_found(a, b, common, k, layer)
+    near = data.neighbourhoods(a, b, common, k, layer) if at_once else None
 
     with section("Side by side"):
-        chosen = linked_pictures(
-            a, b, common, near, ProjectionSettings(method=method, layer=layer), colour, k
-        )
+        chosen = linked_pictures(a, b, common, near, settings, colour, k)
+        if near is None:  # the pictures don't wait for the search, but their tips want what it finds
+            data.neighbourhoods(a, b, common, k, layer)
+            st.rerun()
         if len(chosen):
             st.markdown(f"**Selected: {len(chosen):,}**")
             changed_gallery(chosen[: data.LINES], near, common)
@@ -133,7 +136,13 @@ def compare(a: Side, b: Side) -> None:
 
 
 def linked_pictures(
-    a: Side, b: Side, common: Common, near: Neighbourhoods, settings: ProjectionSettings, colour: str, k: int
+    a: Side,
+    b: Side,
+    common: Common,
+    near: Neighbourhoods | None,
+    settings: ProjectionSettings,
+    colour: str,
+    k: int,
 ) -> np.ndarray:
     """Both pictures, linked; returns the common images selected in either."""
     shown = [shown_projection(side.run, side.checkpoint, settings) for side in (a, b)]

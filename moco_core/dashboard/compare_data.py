@@ -32,6 +32,7 @@ CLASS, OVERLAP, VOTES = "class", "overlap", "votes"
 COLOURINGS = {CLASS: "class", OVERLAP: "shared neighbours", VOTES: "kNN vote right in"}
 RIGHT_IN = ("both", "A alone", "B alone", "neither")
 LINES = 12  # samples in a gallery
+FEW = 5_000  # images whose neighbours are found in a moment
 BESIDE = 5  # neighbours beside each
 
 # What stored metrics are called, and whether more (+1) or less (−1) of it is better. Tolerance is neither alone:
@@ -144,6 +145,11 @@ def neighbourhoods(a: Side, b: Side, common: Common, k: int, layer: str) -> Neig
     return _neighbourhoods(a.key, b.key, common.images_id, k, layer, _a=a, _b=b, _common=common)
 
 
+def quickly_found(a: Side, b: Side, common: Common, k: int, layer: str) -> bool:
+    """Whether `neighbourhoods` answers in a moment: few images, or it has been asked before."""
+    return len(common) <= FEW or (a.key, b.key, common.images_id, k, layer) in _found()
+
+
 def votes(a: Side, b: Side, common: Common, k: int, layer: str) -> Votes:
     """Votes among the common images; ValueError when none has a label."""
     return _votes(a.key, b.key, common.images_id, k, layer, _a=a, _b=b, _common=common)
@@ -237,11 +243,14 @@ def panes(
     pictures: tuple[Projection, Projection],
     settings: ProjectionSettings,
     common: Common,
-    near: Neighbourhoods,
+    near: Neighbourhoods | None,
     colour: str,
     k: int,
 ) -> list[Pane]:
-    """Both pictures over the common images, B's turned onto A's, coloured alike."""
+    """Both pictures over the common images, B's turned onto A's, coloured alike.
+
+    Without `near` their tips say nothing of neighbours; the colour `OVERLAP` needs it.
+    """
     sides = (a, b)
     drawn = [
         _drawn(picture, frame_of(side.run, side.checkpoint, settings, picture), rows, len(side.images))
@@ -263,8 +272,8 @@ def panes(
     ]
 
 
-def panes_table(drawn: Sequence[Pane], common: Common, near: Neighbourhoods) -> pd.DataFrame:
-    """One row a drawn image: where it lies in either picture, and the share of its neighbours that it keeps."""
+def panes_table(drawn: Sequence[Pane], common: Common, near: Neighbourhoods | None) -> pd.DataFrame:
+    """One row a drawn image: where it lies in either picture and, if known, the neighbours that it keeps."""
     rows = drawn[0].points.samples
     places = {
         f"{axis}_{letter}": pane.points.frames[0][:, i]
@@ -276,8 +285,8 @@ def panes_table(drawn: Sequence[Pane], common: Common, near: Neighbourhoods) -> 
             "sample_id": common.images.sample_ids[rows],
             "label": common.images.labels[rows],
             **places,
-            "jaccard": near.jaccard[rows],
         }
+        | ({"jaccard": near.jaccard[rows]} if near else {})
     )
 
 
@@ -320,14 +329,14 @@ def _colour(
     a: Side,
     b: Side,
     common: Common,
-    near: Neighbourhoods,
+    near: Neighbourhoods | None,
     colour: str,
     k: int,
     shown: Array,
     layer: str,
 ) -> Colour:
-    details = {"shared neighbours (Jaccard)": near.jaccard[shown]}
-    if colour == OVERLAP:
+    details = {"shared neighbours (Jaccard)": near.jaccard[shown]} if near else {}
+    if colour == OVERLAP and near:
         return Colour("shared neighbours", near.jaccard[shown])
     labels = common.images.labels[shown]
     if colour == CLASS:
@@ -382,6 +391,12 @@ def _dataset(run: Run) -> Any:
     return described.get("name") if isinstance(described, dict) and described.get("name") else run.id
 
 
+@st.cache_resource
+def _found() -> set[tuple[Any, ...]]:
+    """The arguments for which `_neighbourhoods` has searched since the app was started."""
+    return set()
+
+
 @st.cache_resource(max_entries=16, show_spinner="Finding all nearest neighbours …")
 def _neighbourhoods(
     a: tuple[str, int, str],
@@ -393,12 +408,13 @@ def _neighbourhoods(
     _b: Side,
     _common: Common,
 ) -> Neighbourhoods:
-    k = min(k, len(_common) - 1)
+    asked, k = k, min(k, len(_common) - 1)
     if _common.whole:
         near_a, near_b = (loaders.neighbours(s.run, s.checkpoint, k, layer) for s in (_a, _b))
     else:
         near_a, near_b = (neighbors.nearest(x, k) for x in _rows(_a, _b, _common, layer))
     jaccard = neighbors.overlap(near_a[0], near_b[0])
+    _found().add((a, b, images, asked, layer))
     return Neighbourhoods(near_a[0], near_b[0], near_a[1], near_b[1], jaccard, k)
 
 
@@ -444,6 +460,8 @@ def _metrics(
 ) -> list[MetricPair]:
     found = []
     for key, (name, better) in METRICS.items():
+        if _common.whole and not any(key in side.checkpoint.metrics for side in (_a, _b)):
+            continue  # neither run asked for it
         values = _stored(_a, _b, key) if _common.whole or key == "k_star" else None
         if values is None and key in VOTING:
             values, name = _vote_accuracies(_a, _b, _common, VOTING[key]), name + LEFT_OUT

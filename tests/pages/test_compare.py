@@ -81,9 +81,31 @@ def test_two_runs_are_shown_whole(two, monkeypatch):
     assert len(app.get("plotly_chart")) == 3
     assert list(app.dataframe[0].value["metric"])[:3] == [
         "kNN accuracy (projector output)",
-        "kNN accuracy (backbone features), each left out in turn",  # synthetic runs don't store it
         "linear probe accuracy",
+        "alignment",
     ]
+
+
+def test_of_many_images_the_pictures_come_first(two, monkeypatch):
+    searched = []
+    found = data.neighbourhoods
+
+    def neighbourhoods(a, b, common, k, layer):
+        searched.append(data.quickly_found(a, b, common, k, layer))
+        return found(a, b, common, k, layer)
+
+    monkeypatch.setattr(data, "FEW", 10)
+    monkeypatch.setattr(data, "neighbourhoods", neighbourhoods)
+    app = opened(two, monkeypatch, a="a", b="b", k="7")
+    assert headings(app) == HEADINGS
+    assert not searched[0]  # after the pictures, which then are drawn again with what it found
+    assert all(searched[1:])
+
+
+def test_metrics_that_neither_run_stored_are_not_measured(two):
+    a, b = sides(two)
+    assert "knn_features" not in {**a.checkpoint.metrics, **b.checkpoint.metrics}
+    assert not any("backbone features" in m.name for m in data.metrics(a, b, data.match(a, b)))
 
 
 def test_two_steps_of_one_run(tmp_path, monkeypatch):
