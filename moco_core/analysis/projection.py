@@ -19,7 +19,7 @@ Progress = Callable[[str, float], None]  # called with what is being done and th
 
 METHODS = ("umap", "pca")
 # Epochs and learning rate from principal components: 500 epochs lift trustworthiness by 0.001 on Fashion-MNIST.
-COLD = (200, 1.0)
+COLD = (150, 1.0)
 # From the picture of nearly the same space: equal trustworthiness, and points stay where they can.
 WARM = (100, 0.25)
 _umap_lock = threading.Lock()  # two UMAP fits at once in one process can abort it
