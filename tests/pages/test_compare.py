@@ -13,9 +13,9 @@ from moco_core.analysis.neighbors import knn_predict, overlap
 from moco_core.dashboard import compare_data as data
 from moco_core.dashboard.compare_data import Side
 from moco_core.runs import RunStore, RunWriter, schema
+from tests.pages.opening import headings, open_page, sentences
 from tests.synthetic import write_run
 
-APP = str(Path(__file__).parents[2] / "app.py")
 HEADINGS = [
     "Side by side",
     "Which one is better?",
@@ -28,20 +28,7 @@ HEADINGS = [
 def opened(root: Path, monkeypatch: pytest.MonkeyPatch, **query: str) -> AppTest:
     """The page with principal components, which need no process of their own."""
     monkeypatch.setenv("MOCO_RUNS", str(root))
-    app = AppTest.from_file(APP, default_timeout=60)
-    app.query_params.update({"method": "PCA", **query})
-    app.run()
-    app.switch_page("pages/compare.py").run()
-    assert not app.exception
-    return app
-
-
-def headings(app: AppTest) -> list[str]:
-    return [heading.value for heading in app.subheader]
-
-
-def sentences(elements) -> str:
-    return " ".join(element.value for element in elements)
+    return open_page("compare", **{"method": "PCA", **query})
 
 
 def sides(root: Path, a: str = "a", b: str = "b") -> tuple[Side, Side]:

@@ -11,27 +11,13 @@ from streamlit.testing.v1 import AppTest
 from moco_core.analysis.neighbors import knn_predict
 from moco_core.dashboard import geometry_data
 from moco_core.runs import RunStore, schema
+from tests.pages.opening import headings, open_page, sentences
 from tests.synthetic import write_run
-
-APP = str(Path(__file__).parents[2] / "app.py")
 
 
 def opened(root: Path, monkeypatch: pytest.MonkeyPatch, **query: str) -> AppTest:
     monkeypatch.setenv("MOCO_RUNS", str(root))
-    app = AppTest.from_file(APP, default_timeout=60)
-    app.query_params.update(query)
-    app.run()
-    app.switch_page("pages/geometry.py").run()
-    assert not app.exception
-    return app
-
-
-def headings(app: AppTest) -> list[str]:
-    return [heading.value for heading in app.subheader]
-
-
-def sentences(elements) -> str:
-    return " ".join(element.value for element in elements)
+    return open_page("geometry", **query)
 
 
 EVERYTHING = [

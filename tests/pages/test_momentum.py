@@ -1,10 +1,10 @@
 """The momentum page on sweeps, single runs, damage and nothing at all."""
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from moco_core.dashboard.sweep_views import PAPER_COLUMN
 from moco_core.runs import RunWriter
+from tests.pages.opening import open_page, shown
 from tests.stale_runs import write_stale_run
 
 
@@ -12,22 +12,6 @@ from tests.stale_runs import write_stale_run
 def root(tmp_path, monkeypatch):
     monkeypatch.setenv("MOCO_RUNS", str(tmp_path))
     return tmp_path
-
-
-def open_page(**query: str) -> AppTest:
-    app = AppTest.from_file("../../app.py", default_timeout=60)
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.run()
-    app.switch_page("pages/momentum.py")
-    return app.run()
-
-
-def shown(app: AppTest) -> str:
-    """All that the page says, in one string."""
-    assert not app.exception, app.exception
-    parts = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.subheader]
-    return "\n".join(str(part.value) for part in parts)
 
 
 def write_sweep(root, tag="sweep", momenta=(0.0, 0.99), seeds=(0, 1), **options):
@@ -41,7 +25,7 @@ def write_sweep(root, tag="sweep", momenta=(0.0, 0.99), seeds=(0, 1), **options)
 
 def test_a_sweep_is_averaged_over_seeds_beside_the_papers_numbers(root):
     write_sweep(root)
-    app = open_page()
+    app = open_page("momentum")
     text = shown(app)
     table = app.dataframe[0].value
     assert table["setting"].tolist() == [
@@ -59,7 +43,7 @@ def test_a_sweep_is_averaged_over_seeds_beside_the_papers_numbers(root):
 def test_a_sweep_can_be_chosen_by_its_tag(root):
     write_sweep(root, "older", momenta=(0.5,))
     write_sweep(root, "newer")
-    app = open_page()
+    app = open_page("momentum")
     assert len(app.multiselect[0].value) == 4
     picker = next(box for box in app.selectbox if box.label == "Show a sweep")
     picker.set_value("older").run()
@@ -71,25 +55,25 @@ def test_three_methods_are_compared(root):
     write_stale_run(root, "a", sweep="s")
     write_stale_run(root, "b", sweep="s", method="memory-bank")
     write_stale_run(root, "c", sweep="s", queue=False)
-    app = open_page()
+    app = open_page("momentum")
     assert "Three ways to get negatives" in shown(app)
     assert len(app.get("plotly_chart")) == 4
 
 
 def test_methods_without_momentum_say_so(root):
     write_stale_run(root, "c", queue=False)
-    app = open_page()
+    app = open_page("momentum")
     assert "None of these runs has a momentum encoder" in shown(app)
     assert not app.get("plotly_chart")
 
 
 def test_an_empty_root_says_how_to_start(root):
-    assert "no runs yet" in shown(open_page())
+    assert "no runs yet" in shown(open_page("momentum"))
 
 
 def test_no_run_chosen_shows_none(root):
     write_sweep(root)
-    app = open_page()
+    app = open_page("momentum")
     app.multiselect[0].set_value([]).run()
     assert not app.exception
     assert not app.dataframe
@@ -102,23 +86,23 @@ def test_damage_is_named_and_costs_only_itself(root):
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     unreadable = sorted(root.iterdir())[1]
     (unreadable / "run.json").write_text("{")
-    app = open_page()
+    app = open_page("momentum")
     assert "is left out" in shown(app)
     assert app.dataframe[0].value["runs"].tolist()[:2] == ["1", "2"]
 
 
 def test_collapse_is_told(root):
     write_stale_run(root, "gone", collapsed=True, momentum=0.0)
-    app = open_page()
+    app = open_page("momentum")
     assert "Collapsed: m \\= 0" in shown(app)
     assert app.dataframe[0].value["collapse"][0] == "complete"
 
 
 def test_a_run_with_one_snapshot_and_no_labels_is_shown(root):
     write_stale_run(root, "one", steps=(20,), labelled=False)
-    assert "Three clocks" in shown(open_page())
+    assert "Three clocks" in shown(open_page("momentum"))
 
 
 def test_a_running_run_is_shown(root):
     RunWriter(write_stale_run(root, "run")).set_status(state="running")
-    assert "Three clocks" in shown(open_page())
+    assert "Three clocks" in shown(open_page("momentum"))
