@@ -64,9 +64,10 @@ def train(
         outcome = train_resumed(folder, resume, stop_after)
     else:
         outcome = train_new(config, folder, stop_after)
-    if project:
-        project_newest(outcome)
-    print(outcome.path)
+    if outcome.leads:
+        if project:
+            project_newest(outcome)
+        print(outcome.path)
     _exit_code(outcome.exit_code)
 
 

@@ -117,9 +117,10 @@ class TrainConfig:
     ] = "auto"
     batch_norm: Annotated[
         str,
-        OneOf(("plain", "split")),
+        OneOf(("plain", "split", "sync")),
         Doc(
-            "split: statistics over eighths of a shuffled batch, standing in for MoCo's shuffled batch norm."
+            "split: MoCo's shuffled batch norm, each process over its part of a shuffled batch; one process alone "
+            "takes eighths. sync: statistics of all processes together."
         ),
     ] = "plain"
     seed: Annotated[int, Range(0, 2**31 - 1), Doc("Fixes weights, batches and augmentation.")] = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from moco_core.contrast.group import Group
 from moco_core.contrast.infonce import info_nce
 from moco_core.contrast.method import Dictionary, Method, Scored
 from moco_core.nets.encoder import Encoder
@@ -21,9 +22,17 @@ class MemoryBank(Method):
     key_view = 0
 
     def __init__(
-        self, encoder: Encoder, *, samples: int, dim: int, draws: int, temperature: float, seed: int
+        self,
+        encoder: Encoder,
+        *,
+        samples: int,
+        dim: int,
+        draws: int,
+        temperature: float,
+        seed: int,
+        group: Group | None = None,
     ) -> None:
-        super().__init__(temperature)
+        super().__init__(temperature, group)
         self.query = self.key = encoder
         self.draws = draws
         self._seed = seed
@@ -38,16 +47,16 @@ class MemoryBank(Method):
         """Each query against its sample's stored key and K others from the bank."""
         _, q = self.query(view_q)
         drawn = self._draw(step)
-        here = samples.to(q.device)
-        positive = self._keys[here]
+        positive = self._keys[samples.to(q.device)]
         unseen = self._written_steps[samples] == 0
         if unseen.any():
             with torch.no_grad():
                 fresh = self.encode_keys(view_k, step)
             positive = torch.where(unseen.to(q.device)[:, None], fresh, positive)
-        own = (samples[:, None] == drawn[None, :]).to(q.device)  # B×K
+        positive = self.group.own(positive)
+        own = (self.group.own(samples)[:, None] == drawn[None, :]).to(q.device)  # B×K
         loss, logits = info_nce(q, positive, self._keys[drawn.to(q.device)], self.temperature, excluded=own)
-        return Scored(loss, logits, q.detach())
+        return Scored(loss, logits, self.group.gather(q.detach()))
 
     def remember(self, keys: Tensor, samples: Tensor, labels: Tensor, step: int) -> None:
         """Overwrite the slots of this batch's samples."""

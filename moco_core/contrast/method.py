@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from moco_core.contrast.group import Group
 from moco_core.nets.encoder import Encoder
 
 
@@ -14,8 +15,8 @@ class Scored(NamedTuple):
     """A batch that has been scored and not yet remembered."""
 
     loss: Tensor  # scalar
-    logits: Tensor  # B×(1+K), excluded pairs −∞
-    keys: Tensor  # B×D, detached
+    logits: Tensor  # B×(1+K), excluded pairs −∞; this process's rows
+    keys: Tensor  # B×D, detached; those of all processes
 
 
 class Readouts(NamedTuple):
@@ -40,7 +41,8 @@ class Method(nn.Module):
     """A query encoder, a key encoder (perhaps the same), and where the negatives come from.
 
     A training step is `score` → backward → optimizer → `remember`: the batch joins the dictionary after it
-    has been scored, so that no query finds its own positive among its negatives.
+    has been scored, so that no query finds its own positive among its negatives. Where several processes
+    share the batch, each scores its own rows and all remember the keys of the whole: the same dictionary.
     """
 
     query: Encoder
@@ -48,20 +50,32 @@ class Method(nn.Module):
     momentum = 0.0  # of the key encoder; 0 where it is the query encoder itself
     key_view = 1  # the view whose encoding is stored
 
-    def __init__(self, temperature: float) -> None:
+    def __init__(self, temperature: float, group: Group | None = None) -> None:
         super().__init__()
         self.temperature = temperature
+        self.group = group or Group()
 
     def score(self, view_q: Tensor, view_k: Tensor, samples: Tensor, step: int) -> Scored:
-        """Loss and logits of one batch: two views B×C×H×W, positions in the training set B (on the CPU)."""
+        """Loss and logits of one batch: two views of this process's rows, B/size×C×H×W.
+
+        `samples` are the positions in the training set of the whole batch, B, on the CPU.
+        """
         raise NotImplementedError
 
     def remember(self, keys: Tensor, samples: Tensor, labels: Tensor, step: int) -> None:
-        """Store the batch's keys, where the method stores any."""
+        """Store the whole batch's keys, where the method stores any."""
 
     def encode_keys(self, images: Tensor, step: int) -> Tensor:
-        """Embeddings B×D as the key encoder makes them in training; `step` fixes the batch-norm shuffle."""
-        return self.key(images)[1]
+        """Embeddings B×D of all processes' images, as the key encoder makes them in training.
+
+        `images` are this process's rows; `step` fixes the batch-norm shuffle. No gradient flows back between
+        processes.
+        """
+        return self.group.gather(self.key(images)[1])
+
+    def encode_queries(self, images: Tensor) -> Tensor:
+        """Embeddings B×D of all processes' images by the query encoder, likewise."""
+        return self.group.gather(self.query(images)[1])
 
     def dictionary(self) -> Dictionary | None:
         """The stored keys, or None for a method that stores none."""

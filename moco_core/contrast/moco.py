@@ -7,6 +7,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from moco_core.contrast.group import Group
 from moco_core.contrast.infonce import info_nce
 from moco_core.contrast.method import Dictionary, Method, Scored
 from moco_core.contrast.queue import KeyQueue
@@ -53,13 +54,14 @@ class MoCo(Method):
         momentum: float,
         temperature: float,
         shuffle_seed: int | None = None,
+        group: Group | None = None,
     ) -> None:
         """`encoder` becomes the query encoder, a copy of it the key encoder.
 
-        With a `shuffle_seed` the key batch is shuffled before encoding, so that split batch norm groups the
-        keys otherwise than the queries (section 3.3, "Shuffling BN").
+        With a `shuffle_seed` the key batch is shuffled before encoding, across all processes, so that batch
+        norm over a part of it groups the keys otherwise than the queries (section 3.3, "Shuffling BN").
         """
-        super().__init__(temperature)
+        super().__init__(temperature, group)
         self.query = encoder
         self.key = copy.deepcopy(encoder).requires_grad_(False)
         self.momentum = momentum
@@ -76,7 +78,7 @@ class MoCo(Method):
         _, q = self.query(view_q)  # B×D
         with torch.no_grad():
             k = self.encode_keys(view_k, step)  # B×D
-        loss, logits = info_nce(q, k, self.queue.negatives, self.temperature)
+        loss, logits = info_nce(q, self.group.own(k), self.queue.negatives, self.temperature)
         return Scored(loss, logits, k)
 
     def remember(self, keys: Tensor, samples: Tensor, labels: Tensor, step: int) -> None:
@@ -87,9 +89,10 @@ class MoCo(Method):
         """Key embeddings B×D, encoded in shuffled order where batch norm is split."""
         if self._shuffle_seed is None:
             return super().encode_keys(images, step)
+        images = self.group.gather(images)
         generator = torch.Generator().manual_seed(self._shuffle_seed * 1_000_003 + step)
         order = torch.randperm(len(images), generator=generator).to(images.device)
-        return super().encode_keys(images[order], step)[order.argsort()]
+        return super().encode_keys(self.group.own(images[order]), step)[order.argsort()]
 
     def dictionary(self) -> Dictionary:
         """The queue, oldest first."""

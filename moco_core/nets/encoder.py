@@ -27,7 +27,7 @@ class Encoder(nn.Module):
 def build_encoder(name: str, channels: int, image_size: int, dim: int, batch_norm: str = "plain") -> Encoder:
     """A freshly initialised encoder; after the same `torch.manual_seed` it is the same encoder.
 
-    `name` is one of `BACKBONES`, `batch_norm` `plain` or `split`. Raises `ValueError` for anything else.
+    `name` is one of `BACKBONES`, `batch_norm` `plain`, `split` or `sync`. Raises `ValueError` for anything else.
     """
     backbone = build_backbone(name, channels, image_size)
     head = mlp_head(int(backbone.feature_dim), dim)  # type: ignore[arg-type]

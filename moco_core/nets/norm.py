@@ -61,18 +61,21 @@ class SplitBatchNorm2d(nn.BatchNorm2d):
         return y.unflatten(1, (self.groups, channels)).transpose(0, 1).flatten(0, 1)
 
 
-KINDS = ("plain", "split")
+KINDS = ("plain", "split", "sync")
 
 
 def convert(module: nn.Module, kind: str, groups: int = GROUPS) -> nn.Module:
     """`module` with its 2-D batch norms of another kind, weights and statistics kept.
 
-    `plain` leaves it as it is, `split` puts `SplitBatchNorm2d` in place. Raises `ValueError` for other kinds.
+    `plain` leaves it as it is, `split` puts `SplitBatchNorm2d` in place, `sync` torch's `SyncBatchNorm`, whose
+    statistics are those of all processes' images together (GPUs alone). Raises `ValueError` for other kinds.
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
     if kind == "plain":
         return module
+    if kind == "sync":
+        return nn.SyncBatchNorm.convert_sync_batchnorm(module)
     if isinstance(module, nn.BatchNorm2d):
         return _split(module, groups)
     for name, child in module.named_children():

@@ -13,9 +13,11 @@ import torch
 from tqdm import tqdm
 
 from moco_core.config import ConfigError, TrainConfig
+from moco_core.contrast.group import Group
 from moco_core.data.images import DataError
 from moco_core.runs import RunStore, RunWriter
 from moco_core.runs.schema import RunError
+from moco_core.training.distributed import Onlooker, PeerLost, joined, several
 from moco_core.training.loop import Record, train
 from moco_core.training.setup import Setup, prepare
 from moco_core.training.snapshots import TrainingError
@@ -27,25 +29,29 @@ class Outcome:
 
     path: Path
     exit_code: int
+    leads: bool = True  # whether this process speaks for the run: of several, process 0 does
 
 
 def train_new(config: TrainConfig, root: Path, stop_after: int = 0, sweep: str = "") -> Outcome:
     """Make a run and train it. Settings and data are checked before the run directory is made."""
-    setup = _prepared(config)
-    run = RunWriter.create(root, config, sweep=sweep, state="running")
-    with run.training(), _recording_failure(run):
-        return _train(run, setup, stop_after)
+    with joined() as group:
+        setup = _prepared(config, group)
+        made = RunWriter.create(root, config, sweep=sweep, state="running") if group.rank == 0 else None
+        run = _writer(group.share(made.path if made else root), group)
+        with run.training(), _recording_failure(run):
+            return _train(run, setup, stop_after)
 
 
 def train_resumed(root: Path, run_id: str, stop_after: int = 0) -> Outcome:
     """Go on with a queued, stopped or failed run from its newest resume state."""
-    run = RunWriter(root / run_id)
-    if run.status.state == "finished":
-        raise ConfigError(
-            f"run {run_id!r} is finished after {run.status.step} steps: there is nothing to resume"
-        )
-    with run.training(), _recording_failure(run):
-        return _train(run, _prepared(run.config), stop_after)
+    with joined() as group:
+        run = _writer(root / run_id, group)
+        if run.status.state == "finished":
+            raise ConfigError(
+                f"run {run_id!r} is finished after {run.status.step} steps: there is nothing to resume"
+            )
+        with run.training(), _recording_failure(run):
+            return _train(run, _prepared(run.config, group), stop_after)
 
 
 def train_sweep(
@@ -54,6 +60,8 @@ def train_sweep(
     """Train the configs one after another under one tag and print their results; returns an exit code."""
     from moco_core.tables import sweep_table
 
+    if several():
+        raise ConfigError("a sweep runs in one process; start `train` with torchrun for each value instead")
     paths: list[Path] = []
     code = 0
     for config in configs:
@@ -79,18 +87,24 @@ def project_newest(outcome: Outcome) -> None:
         precompute_newest(run)
 
 
-def _prepared(config: TrainConfig) -> Setup:
+def _writer(path: Path, group: Group) -> RunWriter:
+    return RunWriter(path) if group.rank == 0 else Onlooker(path)
+
+
+def _prepared(config: TrainConfig, group: Group) -> Setup:
     try:
-        setup = prepare(config)
+        setup = prepare(config, group)
     except DataError as error:
         raise RunError(str(error)) from error
-    for warning in setup.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    if group.rank == 0:
+        for warning in setup.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
     return setup
 
 
 def _train(run: RunWriter, setup: Setup, stop_after: int) -> Outcome:
-    with _signals() as received, _progress(run, setup.config.steps) as bar:
+    leads = setup.group.rank == 0
+    with _signals() as received, _progress(run, setup.config.steps, shown=leads) as bar:
 
         def on_step(step: int, record: Record | None) -> None:
             bar.update(step - bar.n)
@@ -101,8 +115,9 @@ def _train(run: RunWriter, setup: Setup, stop_after: int) -> Outcome:
             return bool(received) or step == stop_after
 
         train(run, setup, on_step=on_step, should_stop=should_stop)
-    _print_shares(run)
-    return Outcome(run.path, 128 + received[0] if received else 0)
+    if leads:
+        _print_shares(run)
+    return Outcome(run.path, 128 + received[0] if received else 0, leads)
 
 
 @contextmanager
@@ -114,6 +129,10 @@ def _recording_failure(run: RunWriter) -> Iterator[None]:
         sentence = "out of memory: lower batch_size, image_size or queue_size"
         run.set_status(state="failed", error=sentence)
         raise RunError(sentence) from error
+    except PeerLost as error:
+        writer = run.heir() if isinstance(run, Onlooker) else run
+        writer.set_status(state="failed", error=str(error))
+        raise
     except (ConfigError, RunError, TrainingError) as error:
         run.set_status(state="failed", error=str(error))
         raise RunError(str(error)) from error
@@ -127,17 +146,23 @@ def _signals() -> Iterator[list[int]]:
     """Collects SIGINT and SIGTERM, so that the loop can end at a step of its choosing."""
     received: list[int] = []
     handled = (signal.SIGINT, signal.SIGTERM)
-    previous = [signal.signal(s, lambda number, frame: received.append(number)) for s in handled]
+    previous = {s: signal.signal(s, lambda number, frame: received.append(number)) for s in handled}
     try:
         yield received
+    except PeerLost:  # torchrun ends the others with SIGTERM, which must not cut their last words short
+        previous.clear()
+        raise
     finally:
-        for number, handler in zip(handled, previous, strict=True):
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def _progress(run: RunWriter, steps: int) -> Iterator[tqdm]:
-    with tqdm(total=steps, initial=run.status.step, desc=run.run_id, unit="step", dynamic_ncols=True) as bar:
+def _progress(run: RunWriter, steps: int, *, shown: bool) -> Iterator[tqdm]:
+    hidden = {} if shown else {"disable": True}
+    with tqdm(
+        total=steps, initial=run.status.step, desc=run.run_id, unit="step", dynamic_ncols=True, **hidden
+    ) as bar:
         yield bar
 
 

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 
 import torch
 
 from moco_core.config import ConfigError
+from moco_core.contrast.group import Group
 
 
-def pick_device(name: str) -> torch.device:
+def pick_device(name: str, group: Group | None = None) -> torch.device:
     """The device called `name`; `auto` prefers CUDA, then Apple's GPU, then the CPU.
 
-    Raises `ConfigError` naming the devices that are there when `name` isn't one of them.
+    Of several processes on a machine, each gets a GPU of its own. Raises `ConfigError` naming the devices that
+    are there when `name` isn't one of them.
     """
     gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     found = [*gpus, *(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
+    if group is not None and group.size > 1:
+        if name not in ("auto", "cpu", "cuda"):
+            raise ConfigError(f"device must be auto, cpu or cuda for several processes, got {name}")
+        if name == "cuda" or (name == "auto" and gpus):
+            name = f"cuda:{os.environ.get('LOCAL_RANK', group.rank)}"  # set by torchrun
+        elif name == "auto":
+            name = "cpu"
     wanted = found[0] if name == "auto" else "cuda:0" if name == "cuda" else name
     if wanted not in found:
         raise ConfigError(f"device {name} is not there; this machine has {', '.join(found)}")
-    return torch.device(wanted)
+    device = torch.device(wanted)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # NCCL asks for the current one
+    return device
 
 
 def device_name(device: torch.device) -> str:

@@ -34,7 +34,7 @@ def measure_drift(method: Method, views: Views, config: TrainConfig, step: int) 
     Batches still in the dictionary are re-encoded whole, in their original composition, with batch-norm
     statistics of that batch and running statistics left alone. When not all are affordable, those measured
     lie evenly over age, newest and oldest included. The anchors are the queries and positives of the step
-    to come.
+    to come. Where several processes train, all encode their rows, and process 0 alone gets the arrays.
     """
     dictionary = method.dictionary()
     if dictionary is None or len(dictionary.keys) == 0 or config.drift_share == 0:
@@ -42,8 +42,10 @@ def measure_drift(method: Method, views: Views, config: TrainConfig, step: int) 
     with frozen_statistics(method.query), frozen_statistics(method.key):
         slots, fresh, lagged, again = _re_encode(method, views, dictionary, affordable_batches(config))
         coming = views.batch(step + 1)
-        query = method.query(views.view(coming, step + 1, 0))[1][:ANCHORS]
+        query = method.encode_queries(views.view(coming, step + 1, 0))[:ANCHORS]
         positive = method.encode_keys(views.view(coming, step + 1, 1), step + 1)[:ANCHORS]
+    if method.group.rank:
+        return {}
     written = dictionary.written_steps[slots.to(dictionary.written_steps.device)]
     return staleness.measure(
         stored=_numpy(dictionary.keys[slots.to(dictionary.keys.device)]),
@@ -95,7 +97,7 @@ def _re_encode(
         rows = order[torch.searchsorted(sorted_indices, samples[held])].to(images.device)
         slots.append(held)
         fresh.append(method.encode_keys(images, then)[rows])
-        lagged.append(method.query(images)[1][rows])
+        lagged.append(method.encode_queries(images)[rows])
     again = method.encode_keys(images, then)[rows]
     return torch.cat(slots), torch.cat(fresh), torch.cat(lagged), again
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 
 from moco_core import __version__
+from moco_core.contrast.group import Group
 from moco_core.contrast.method import Method, Scored, readouts
 from moco_core.contrast.moco import encoder_gap
 from moco_core.runs import RunStore, RunWriter
@@ -34,18 +35,19 @@ def train(
     """Train `run` from its newest resume state, or from the start, to its last step; returns its end state.
 
     `on_step` is told each step and, where one was logged, its record. When `should_stop(step)` is true after
-    a step, a snapshot and a resume state are written and the run ends as `stopped`. Raises `TrainingError`
-    when the loss is no longer finite or memory runs out.
+    a step, a snapshot and a resume state are written and the run ends as `stopped`. Several processes all call
+    this, with the same config; it is enough that one of them should stop. Raises `TrainingError` when the loss is
+    no longer finite, and `PeerLost` when another process has ended.
     """
     config = setup.config
     keep_freed_memory()
-    views, method = setup.views, setup.method()
+    views, method, group = setup.views, setup.method(), setup.group
     optimizer = torch.optim.SGD(
         method.query.parameters(), lr=config.lr, momentum=0.9, weight_decay=config.weight_decay, fused=True
     )
     snapshots = Snapshots(run, config, views, setup.held_out, setup.device)
     planned = set(snapshot_steps(config.steps, config.snapshots))
-    start = _restore(run, method, optimizer)
+    start = _restore(run, method, optimizer, group)
     if config.compile:
         method.query.compile()
         method.key.compile()
@@ -60,18 +62,19 @@ def train(
     last_heartbeat = last_saved = clock()
     pending: list[Record] = []
 
-    views.images.expect(map(views.batch, range(start + 1, config.steps + 1)))
+    views.expect(range(start + 1, config.steps + 1))
     method.train()
     step = start
     for step in range(start + 1, config.steps + 1):
         indices = views.batch(step)
-        view_q, view_k = views.view(indices, step, 0), views.view(indices, step, 1)  # B×C×H×W each
+        view_q, view_k = views.view(indices, step, 0), views.view(indices, step, 1)  # own rows, B×C×H×W each
         scored = method.score(view_q, view_k, indices, step)
         filled = method.filled
         lr = learning_rate(config, step)
         optimizer.param_groups[0]["lr"] = lr
         optimizer.zero_grad(set_to_none=True)
         scored.loss.backward()
+        group.average_gradients(method.query.parameters())
         interval_pairs += len(indices)
         record = None
         if step % config.log_interval == 0 or step in (1, config.steps):
@@ -83,7 +86,7 @@ def train(
         method.remember(scored.keys, indices, setup.train.labels[indices.to(setup.train.labels.device)], step)
         on_step(step, record)
 
-        stopping = step < config.steps and should_stop(step)
+        stopping = group.any(step < config.steps and should_stop(step))
         due = step in planned or stopping
         if due or clock() - last_heartbeat > HEARTBEAT_SECONDS:
             run.append_history(pending)
@@ -112,17 +115,17 @@ def _record(method: Method, scored: Scored, step: int, lr: float, filled: int) -
 
     Reading these numbers is the loop's only wait for the device.
     """
-    loss = scored.loss.item()
+    shown = method.group.mean(torch.stack([scored.loss.detach(), *readouts(scored, method.temperature)]))
+    loss, positive_cosine, negative_cosine, contrast_accuracy = shown.tolist()
     if not math.isfinite(loss):
         raise TrainingError(f"the loss is {loss} at step {step}: lower lr or raise temperature")
-    shown = readouts(scored, method.temperature)
     gradients = [p.grad for p in method.query.parameters() if p.grad is not None]
     return {
         "step": step,
         "loss": loss,
-        "positive_cosine": shown.positive_cosine.item(),
-        "negative_cosine": shown.negative_cosine.item(),
-        "contrast_accuracy": shown.contrast_accuracy.item(),
+        "positive_cosine": positive_cosine,
+        "negative_cosine": negative_cosine,
+        "contrast_accuracy": contrast_accuracy,
         "lr": lr,
         "momentum": method.momentum,
         "encoder_gap": encoder_gap(method.key, method.query).item(),
@@ -131,15 +134,14 @@ def _record(method: Method, scored: Scored, step: int, lr: float, filled: int) -
     }
 
 
-def _restore(run: RunWriter, method: Method, optimizer: torch.optim.SGD) -> int:
+def _restore(run: RunWriter, method: Method, optimizer: torch.optim.SGD, group: Group) -> int:
     """Load the newest readable resume state; returns its step, 0 when there is none."""
-    saved = RunStore(run.path.parent)[run.run_id].resume_state()
-    if saved is None:
-        run.truncate_history(0)
-        return 0
-    unpack(saved.arrays("state.safetensors"), method, optimizer)
-    run.truncate_history(saved.step)
-    return saved.step
+    saved = RunStore(run.path.parent)[run.run_id].resume_state() if group.rank == 0 else None
+    arrays, step = group.share((saved.arrays("state.safetensors"), saved.step) if saved else ({}, 0))
+    if arrays:
+        unpack(arrays, method, optimizer)
+    run.truncate_history(step)
+    return step
 
 
 def _describe(run: RunWriter, setup: Setup, method: Method) -> None:
@@ -156,6 +158,7 @@ def _describe(run: RunWriter, setup: Setup, method: Method) -> None:
         },
         device=device_name(setup.device),
         threads=torch.get_num_threads(),
+        processes=setup.group.size,
         parameters=sum(p.numel() for p in method.query.parameters()),
         warnings=list(setup.warnings),
         versions={"moco_core": __version__, "torch": torch.__version__, "python": platform.python_version()},

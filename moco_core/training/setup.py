@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from moco_core.caveats import caveats
 from moco_core.config import ConfigError, TrainConfig
+from moco_core.contrast.group import Group
 from moco_core.contrast.in_batch import InBatch
 from moco_core.contrast.memory_bank import MemoryBank
 from moco_core.contrast.method import Method
@@ -33,21 +34,23 @@ class Setup:
     train: Images
     held_out: ImageSet
     warnings: tuple[str, ...]
+    group: Group = field(default_factory=Group)
 
     @property
     def views(self) -> Views:
         """The training views of this run."""
-        return Views(self.train, preset_for(self.config.dataset), self.config.batch_size, self.config.seed)
+        config = self.config
+        return Views(self.train, preset_for(config.dataset), config.batch_size, config.seed, self.group)
 
     def method(self) -> Method:
         """Freshly initialised encoders with the config's source of negatives, on the device."""
         config = self.config
         channels, size = self.train.channels, self.train.image_size
         torch.manual_seed(config.seed)
-        encoder = build_encoder(config.encoder, channels, size, config.dim, config.batch_norm)
+        encoder = build_encoder(config.encoder, channels, size, config.dim, self.batch_norm)
         encoder = encoder.to(self.device).to(memory_format=torch.channels_last)
         if config.method == "in-batch":
-            return InBatch(encoder, temperature=config.temperature)
+            return InBatch(encoder, temperature=config.temperature, group=self.group)
         if config.method == "memory-bank":
             return MemoryBank(
                 encoder,
@@ -56,6 +59,7 @@ class Setup:
                 draws=config.queue_size,
                 temperature=config.temperature,
                 seed=config.seed,
+                group=self.group,
             )
         return MoCo(
             encoder,
@@ -64,12 +68,20 @@ class Setup:
             momentum=config.momentum,
             temperature=config.temperature,
             shuffle_seed=config.seed if config.batch_norm == "split" else None,
+            group=self.group,
         )
 
+    @property
+    def batch_norm(self) -> str:
+        """The kind that gives this process its part of the config's: several processes split as they are."""
+        needed = "split" if self.group.size == 1 else "sync"
+        return self.config.batch_norm if self.config.batch_norm == needed else "plain"
 
-def prepare(config: TrainConfig) -> Setup:
+
+def prepare(config: TrainConfig, group: Group | None = None) -> Setup:
     """Find the device and load the images; raises `ConfigError` or `DataError` with what to change."""
-    device = pick_device(config.device)
+    group = group or Group()
+    device = pick_device(config.device, group)
     if config.threads:
         torch.set_num_threads(config.threads)
     train, held_out = sources.open_images(config.dataset, None, config.image_size or None, config.storage)
@@ -77,11 +89,18 @@ def prepare(config: TrainConfig) -> Setup:
         raise ConfigError(
             f"batch_size must be at most the {len(train)} training images of {config.dataset}, got {config.batch_size}"
         )
-    if config.batch_norm == "split" and config.batch_size % GROUPS:
+    if config.batch_size % group.size:
+        raise ConfigError(
+            f"batch_size must be a multiple of the {group.size} processes, got {config.batch_size}"
+        )
+    if config.batch_norm == "sync" and group.size > 1 and device.type != "cuda":
+        raise ConfigError("batch_norm sync needs a GPU for each process; on the CPU take plain or split")
+    if config.batch_norm == "split" and group.size == 1 and config.batch_size % GROUPS:
         raise ConfigError(
             f"batch_size must be a multiple of {GROUPS} for split batch norm, got {config.batch_size}"
         )
     if train.image_size < SMALLEST_IMAGE:
         raise ConfigError(f"image_size must be at least {SMALLEST_IMAGE} pixels, got {train.image_size}")
     rows = spread_out(held_out, config.eval_size)
-    return Setup(config, device, train.to(device), held_out.subset(rows), tuple(caveats(config, len(train))))
+    warnings = tuple(caveats(config, len(train)))
+    return Setup(config, device, train.to(device), held_out.subset(rows), warnings, group)

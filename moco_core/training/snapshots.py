@@ -52,8 +52,12 @@ class Snapshots:
     def take(self, method: Method, step: int) -> Metrics:
         """Measure and write the state after `step`; returns its metrics.
 
+        Of several processes, process 0 does this, and the others encode their rows for its staleness.
         Raises `TrainingError` when the encoder has broken down and its embeddings have no direction.
         """
+        if method.group.rank:
+            measure_drift(method, self.views, self.config, step)
+            return {}
         began = time.perf_counter()
         query = embed(method.query, self.held_out.images, self.device)
         if not np.linalg.norm(query.embeddings, axis=1).min() > 0:

@@ -120,7 +120,7 @@ def test_known_encoders_are_those_of_the_config():
         (("small-cnn", 0, 32, 8), "channels must be at least 1, got 0"),
         (("small-cnn", 1, 7, 8), "image_size must be at least 8 pixels, got 7"),
         (("small-cnn", 1, 16, 1), "dim must be at least 2, got 1"),
-        (("small-cnn", 1, 16, 8, "sink"), "kind must be one of plain, split, got 'sink'"),
+        (("small-cnn", 1, 16, 8, "sink"), "kind must be one of plain, split, sync, got 'sink'"),
     ],
 )
 def test_what_cant_be_built_is_refused(arguments, sentence):

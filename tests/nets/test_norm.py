@@ -99,7 +99,7 @@ def test_convert_reaches_every_norm_and_keeps_everything_else():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: convert(nn.ReLU(), "sync"), "kind must be one of plain, split, got 'sync'"),
+        (lambda: convert(nn.ReLU(), "sunk"), "kind must be one of plain, split, sync, got 'sunk'"),
         (lambda: SplitBatchNorm2d(3, groups=0), "groups must be at least 1, got 0"),
     ],
 )

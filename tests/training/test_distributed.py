@@ -1,0 +1,258 @@
+"""Two processes over gloo train as one does, and neither outlives the other."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from moco_core.config import ConfigError, TrainConfig
+from moco_core.contrast.group import Group
+from moco_core.data.augment import preset_for
+from moco_core.nets.encoders import BACKBONES
+from moco_core.runs import RunStore, RunWriter
+from moco_core.runs.verify import damage
+from moco_core.training.distributed import Onlooker
+from moco_core.training.loop import train
+from moco_core.training.setup import prepare
+from moco_core.training.views import Views
+from tests.training.ranks import RUNS, without_batch_norm
+from tests.training.small import SMALL, assert_identical
+from tests.training.test_command import ENVIRONMENT, QUICK, moco, wait_for_step
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def torchrun(root: Path, *words: object) -> subprocess.Popen[str]:
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    command = [sys.executable, *launcher, "-m", "moco_core", "train", "--runs", str(root), *map(str, words)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT
+    )
+
+
+def errors(stderr: str) -> list[str]:
+    return [line for line in stderr.splitlines() if "error: " in line and "moco_core FAILED" not in line]
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory) -> Path:
+    """The runs of `ranks.RUNS`, trained by two processes."""
+    root = tmp_path_factory.mktemp("together")
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.training.ranks", str(root)],
+            env=ENVIRONMENT | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        _, said = process.communicate(timeout=240)
+        assert process.returncode == 0, said
+    return root
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_dictionary_is_the_same_on_both_ranks_after_every_step(together, name):
+    first, second = ((together / f"{name}.rank-{rank}").read_text().splitlines() for rank in range(2))
+    steps = (SMALL | RUNS[name])["steps"]
+    assert first == second
+    assert [int(line.split()[0]) for line in first] == list(range(1, steps + 1))
+    assert len({line.split()[1] for line in first}) == steps
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name.startswith("bare-")])
+def test_without_batch_norm_two_processes_learn_as_one(together, tmp_path, monkeypatch, name):
+    monkeypatch.setitem(BACKBONES, "resnet18", without_batch_norm)
+    config = TrainConfig(**SMALL | RUNS[name], name=name)
+    writer = RunWriter.create(tmp_path, config)
+    train(writer, prepare(config))
+    alone, both = RunStore(tmp_path)[name], RunStore(together)[name]
+    assert (alone.info["processes"], both.info["processes"]) == (1, 2)
+    history, expected = both.history(), alone.history()
+    assert len(history["loss"]) == 50
+    for quantity in ("loss", "positive_cosine", "negative_cosine", "encoder_gap", "grad_norm"):
+        np.testing.assert_allclose(
+            history[quantity], expected[quantity], rtol=1e-4, atol=1e-4, err_msg=quantity
+        )
+    for column in ("filled", "momentum", "lr", "step"):
+        np.testing.assert_array_equal(history[column], expected[column])
+    if config.method != "in-batch":
+        queue, wanted = both.steps[-1].queue, alone.steps[-1].queue
+        np.testing.assert_array_equal(queue.sample_ids, wanted.sample_ids)
+        np.testing.assert_array_equal(queue.labels, wanted.labels)
+        np.testing.assert_allclose(queue.keys, wanted.keys, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["moco-plain", "moco-split"])
+def test_keys_are_encoded_again_in_the_parts_that_they_were_made_in(together, name):
+    newest = RunStore(together)[name].steps[-1]
+    newly_written = newest.drift["age"] == 0
+    assert newly_written.sum() == 16
+    assert (1 - newest.drift["cosine_key"][newly_written]).max() < 1e-6
+
+
+def test_processes_normalise_over_their_own_parts(together, tmp_path):
+    """With batch norm, two processes are not one: the plain kind is what differs in the BN-free comparison."""
+    config = TrainConfig(**SMALL)
+    train(RunWriter.create(tmp_path, config), prepare(config))
+    (alone,) = RunStore(tmp_path)
+    loss = RunStore(together)["moco-plain"].history()["loss"]
+    assert np.abs(loss - alone.history()["loss"])[1:].max() > 1e-3
+
+
+class Third(Group):
+    """Process 1 of 3, as far as its rows go."""
+
+    rank, size = 1, 3
+
+    def own(self, batch):
+        return batch[len(batch) // 3 : 2 * len(batch) // 3]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"batch_size": 16}, "batch_size must be a multiple of the 3 processes, got 16"),
+        ({"batch_size": 15, "batch_norm": "sync"}, "batch_norm sync needs a GPU for each process"),
+        ({"batch_size": 15, "device": "cuda:0"}, "device must be auto, cpu or cuda for several processes"),
+    ],
+)
+def test_what_several_processes_cant_do_is_refused(settings, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        prepare(TrainConfig(**SMALL | settings), Third())
+
+
+def test_split_batch_norm_of_several_processes_needs_no_eighths():
+    assert (
+        prepare(TrainConfig(**SMALL | {"batch_size": 15, "batch_norm": "split"}), Third()).batch_norm
+        == "plain"
+    )
+
+
+def test_each_process_makes_its_rows_of_the_same_pixels():
+    train_set = prepare(TrainConfig(**SMALL)).train
+    alone = Views(train_set, preset_for("cifar10"), 15, 3)
+    third = replace(alone, group=Third())
+    for view in (0, 1):
+        indices = alone.batch(4)
+        whole = alone.view(indices, 4, view)
+        assert (third.view(indices, 4, view) == whole[5:10]).all()
+
+
+def test_onlookers_write_nothing(tmp_path):
+    writer = RunWriter.create(tmp_path, TrainConfig(**SMALL))
+    before = {path: path.read_bytes() for path in writer.path.iterdir()}
+    onlooker = Onlooker(writer.path)
+    with onlooker.training():
+        onlooker.set_status(state="failed", step=3)
+        onlooker.describe(device="mine")
+        onlooker.append_history([{"step": 1}])
+        onlooker.add_seconds(run=1.0)
+        onlooker.write_resume(1, {"a": np.zeros(2)})
+        onlooker.write_step(1, {}, {})
+    assert {path: path.read_bytes() for path in writer.path.iterdir()} == before
+
+
+def ranks_of(launcher: subprocess.Popen[str]) -> dict[int, psutil.Process]:
+    children = psutil.Process(launcher.pid).children()
+    return {int(child.environ()["RANK"]): child for child in children if "RANK" in child.environ()}
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_rank_ends_both_and_the_run_resumes_in_one_process(tmp_path, victim):
+    launcher = torchrun(tmp_path, *QUICK, "--steps", 100_000, "--checkpoint-minutes", 0.01)
+    wait_for_step(tmp_path, 1)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*/resume/step-*/manifest.json")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    ranks_of(launcher)[victim].send_signal(signal.SIGKILL)
+    _, said = launcher.communicate(timeout=60)
+    assert launcher.returncode != 0
+    assert len(errors(said)) == 1, said
+    assert "one of the 2 processes of this run has ended without a word" in errors(said)[0]
+    (run,) = RunStore(tmp_path)
+    assert run.status.state == "failed"
+    assert "resume the run to go on from its last checkpoint" in run.status.error
+    assert list(damage(run)) == []
+    step = run.resume_state().step
+    assert step > 0
+    resumed = moco("train", "--runs", tmp_path, "--resume", run.id, "--stop-after", step + 2, "--no-project")
+    assert resumed.returncode == 0, resumed.stderr
+    after = RunStore(tmp_path)[run.id]
+    assert (after.status.state, after.status.step) == ("stopped", step + 2)
+
+
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
+    words = (*QUICK, "--steps", 12, "--snapshots", 3, "--stop-after", 7, "--name")
+    begun_by_two = torchrun(tmp_path, *words, "two")
+    out, said = begun_by_two.communicate(timeout=120)
+    assert begun_by_two.returncode == 0, said
+    assert out.splitlines() == [str(tmp_path / "two")]
+    assert moco("train", "--runs", tmp_path, *words, "one").returncode == 0
+    runs = RunStore(tmp_path)
+    assert [runs[name].status.step for name in ("one", "two")] == [7, 7]
+    written = {name: runs[name].resume_state().arrays("state.safetensors") for name in ("one", "two")}
+    assert written["one"].keys() == written["two"].keys()
+    assert moco("train", "--runs", tmp_path, "--resume", "two", "--no-project").returncode == 0
+    assert torchrun(tmp_path, "--resume", "one", "--no-project").wait(timeout=120) == 0
+    for name in ("one", "two"):
+        run = runs[name]
+        assert (run.status.state, run.status.step) == ("finished", 12)
+        assert run.history()["step"].tolist() == list(range(1, 13))
+        assert run.history()["filled"].tolist() == [0, 16, 32, *[40] * 9]
+        assert run.steps[-1].queue.written_steps.min() == 10
+
+
+def test_two_processes_stopped_and_resumed_end_at_the_same_bits(together):
+    assert_identical(RunStore(together)["moco-split"], RunStore(together)["moco-split-resumed"])
+
+
+def test_a_signal_to_torchrun_leaves_a_checkpoint(tmp_path):
+    launcher = torchrun(tmp_path, *QUICK, "--steps", 100_000)
+    wait_for_step(tmp_path, 3)
+    launcher.send_signal(signal.SIGTERM)
+    _, said = launcher.communicate(timeout=60)
+    (run,) = RunStore(tmp_path)
+    assert run.status.state == "stopped", said
+    assert run.steps[-1].step == run.resume_state().step == run.status.step >= 3
+
+
+def test_an_error_on_both_ranks_is_one_line(tmp_path):
+    done = torchrun(tmp_path / "runs", "--batch-size", 17)
+    out, said = done.communicate(timeout=120)
+    assert done.returncode != 0
+    assert errors(said) == ["error: batch_size must be a multiple of the 2 processes, got 17"]
+    assert out == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_sweep_says_that_it_needs_one_process(tmp_path):
+    several = {"RANK": "0", "WORLD_SIZE": "2"}
+    done = subprocess.run(
+        [sys.executable, "-m", "moco_core", "sweep", "--runs", str(tmp_path / "runs")],
+        env=os.environ | several,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert done.returncode == 2
+    assert "a sweep runs in one process" in done.stderr
