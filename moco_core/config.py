@@ -94,6 +94,14 @@ class TrainConfig:
     momentum: Annotated[
         float, Range(0, 1), Doc("m: the share of the key encoder that stays at each step; 1 never moves it.")
     ] = 0.99
+    momentum_schedule: Annotated[
+        str,
+        OneOf(("constant", "cosine")),
+        Doc("cosine: m rises from its value towards 1 over the run, as in BYOL."),
+    ] = "constant"
+    symmetric: Annotated[
+        bool, Doc("Each view is query and key once a step, with a queue a view; for method moco.")
+    ] = False
     queue_size: Annotated[int, Range(1, 2**24), Doc("K: how many past keys serve as negatives.")] = 1024
     temperature: Annotated[
         float,
@@ -125,6 +133,13 @@ class TrainConfig:
     ] = "plain"
     seed: Annotated[int, Range(0, 2**31 - 1), Doc("Fixes weights, batches and augmentation.")] = 0
     device: Annotated[str, Device(), Doc("auto takes a GPU when there is one.")] = "auto"
+    precision: Annotated[
+        str,
+        OneOf(("fp32", "bf16")),
+        Doc(
+            "bf16: the encoders compute in bfloat16 while training; loss, normalisation and weights stay fp32."
+        ),
+    ] = "fp32"
     threads: Annotated[int, Range(0, 1024), Doc("CPU threads; 0 leaves the choice to PyTorch.")] = 0
     compile: Annotated[bool, Doc("Compile the encoders first: slow to start, faster afterwards.")] = False
     snapshots: Annotated[
@@ -162,6 +177,8 @@ class TrainConfig:
         """Normalise numbers to the declared types; raise `ConfigError` at the first value out of range."""
         for field, hint in field_hints().items():
             object.__setattr__(self, field, _checked(field, getattr(self, field), hint))
+        if self.symmetric and self.method != "moco":
+            raise ConfigError(f"symmetric takes method moco, got {self.method!r}")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:

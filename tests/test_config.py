@@ -66,6 +66,18 @@ def test_unknown_devices(device):
         TrainConfig(device=device)
 
 
+def test_a_symmetric_loss_is_moco_s():
+    assert TrainConfig(symmetric=True).symmetric
+    with pytest.raises(ConfigError, match="symmetric takes method moco, got 'in-batch'"):
+        TrainConfig(symmetric=True, method="in-batch")
+
+
+def test_configs_of_older_runs_take_the_defaults_of_newer_fields():
+    new = ("precision", "symmetric", "momentum_schedule")
+    older = {name: value for name, value in TrainConfig(momentum=0.5).to_dict().items() if name not in new}
+    assert TrainConfig.from_dict(older) == TrainConfig(momentum=0.5)
+
+
 def test_folder_needs_a_path():
     assert TrainConfig(dataset="folder:/some/where").dataset == "folder:/some/where"
     with pytest.raises(ConfigError, match="dataset must be one of"):

@@ -16,7 +16,7 @@ class Scored(NamedTuple):
 
     loss: Tensor  # scalar
     logits: Tensor  # B×(1+K), excluded pairs −∞; this process's rows
-    keys: Tensor  # B×D, detached; those of all processes
+    keys: Tensor  # B×D, detached; those of all processes, in the form that `remember` takes
 
 
 class Readouts(NamedTuple):
@@ -47,7 +47,7 @@ class Method(nn.Module):
 
     query: Encoder
     key: Encoder
-    momentum = 0.0  # of the key encoder; 0 where it is the query encoder itself
+    momentum = 0.0  # of the key encoder, at the step to come; 0 where it is the query encoder itself
     key_view = 1  # the view whose encoding is stored
 
     def __init__(self, temperature: float, group: Group | None = None) -> None:

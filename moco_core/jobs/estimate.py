@@ -2,10 +2,10 @@
 
 The cost model. A training pair costs the query encoder a forward and a backward pass (2×) and the key encoder
 a forward pass, each forward pass two operations a multiply-add: 8·M operations for an encoder of M
-multiply-adds an image. M grows with the image's area, so a constant an encoder does: multiply-adds a pixel,
-counted layer by layer. A device does `OPERATIONS_PER_S` of them. On CPU that is per thread: 770 pairs/s of
-small-cnn at 28×28 on two threads, augmentation and snapshots left out, make 20e9. The GPU rates are guesses on the
-low side. A guess from this model can be off by a factor of two.
+multiply-adds an image, and twice that with a symmetric loss. M grows with the image's area, so a constant an
+encoder does: multiply-adds a pixel, counted layer by layer. A device does `OPERATIONS_PER_S` of them. On CPU that
+is per thread: 770 pairs/s of small-cnn at 28×28 on two threads, augmentation and snapshots left out, make 20e9.
+The GPU rates are guesses on the low side. A guess from this model can be off by a factor of two.
 """
 
 from __future__ import annotations
@@ -24,7 +24,18 @@ from moco_core.runs import Run
 
 STARTUP_SECONDS = 8.0  # importing PyTorch, reading a small data set
 SNAPSHOT_SHARE = 0.15  # of training time, for a run of average length
-LIKE_FIELDS = ("dataset", "image_size", "method", "encoder", "batch_size", "device", "threads", "compile")
+LIKE_FIELDS = (
+    "dataset",
+    "image_size",
+    "method",
+    "symmetric",
+    "encoder",
+    "batch_size",
+    "device",
+    "precision",
+    "threads",
+    "compile",
+)
 
 # Multiply-adds a pixel of one forward pass, up to 64-pixel images (stem at full resolution) and above.
 MULTIPLY_ADDS = {"small-cnn": (8.1e3, 8.1e3), "resnet18": (5.4e5, 3.6e4), "resnet50": (1.27e6, 8.2e4)}
@@ -63,6 +74,7 @@ def _is_like(config: TrainConfig, run: Run) -> bool:
         run.problem is None
         and run.status.state == "finished"
         and run.status.host == this_host()
+        and run.info.get("processes", 1) == 1
         and all(getattr(run.config, name) == getattr(config, name) for name in LIKE_FIELDS)
     )
 
@@ -86,7 +98,8 @@ def _modelled_pairs_per_s(config: TrainConfig) -> float:
     multiply_adds = (small if size <= 64 else large) * size**2
     kind = _device_kind(config.device)
     threads = (config.threads or os.cpu_count() or 1) if kind == "cpu" else 1
-    return OPERATIONS_PER_S[kind] * threads / (8 * multiply_adds)
+    passes = 16 if config.symmetric else 8
+    return OPERATIONS_PER_S[kind] * threads / (passes * multiply_adds)
 
 
 def _device_kind(device: str) -> str:

@@ -15,7 +15,7 @@ from moco_core.contrast.method import Method, Scored, readouts
 from moco_core.contrast.moco import encoder_gap
 from moco_core.runs import RunStore, RunWriter
 from moco_core.training.device import device_name, keep_freed_memory
-from moco_core.training.schedule import learning_rate, snapshot_steps
+from moco_core.training.schedule import learning_rate, momentum, snapshot_steps
 from moco_core.training.setup import Setup
 from moco_core.training.snapshots import Snapshots, TrainingError
 from moco_core.training.state import pack, unpack
@@ -68,6 +68,7 @@ def train(
     for step in range(start + 1, config.steps + 1):
         indices = views.batch(step)
         view_q, view_k = views.view(indices, step, 0), views.view(indices, step, 1)  # own rows, B×C×H×W each
+        method.momentum = momentum(config, step)
         scored = method.score(view_q, view_k, indices, step)
         filled = method.filled
         lr = learning_rate(config, step)

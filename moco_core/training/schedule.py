@@ -1,4 +1,4 @@
-"""What happens at which step: the learning rate and the snapshots."""
+"""What happens at which step: the learning rate, the momentum of the key encoder and the snapshots."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     """Learning rate of step 1 … steps: a linear rise over the warm-up times a half cosine (Loshchilov 2017)."""
     rise = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
     return config.peak_lr * rise * 0.5 * (1 + math.cos(math.pi * (step - 1) / config.steps))
+
+
+def momentum(config: TrainConfig, step: int) -> float:
+    """Momentum of the key encoder in step 1 … steps; 0 for methods whose key encoder is the query encoder.
+
+    The cosine schedule is 1 − (1 − m)·(cos(π·t) + 1)/2, t the share of steps done (Grill et al. 2020, BYOL).
+    """
+    if config.method != "moco":
+        return 0.0
+    if config.momentum_schedule == "constant":
+        return config.momentum
+    return 1 - (1 - config.momentum) * (math.cos(math.pi * (step - 1) / config.steps) + 1) / 2
 
 
 def snapshot_steps(steps: int, count: int) -> list[int]:

@@ -13,6 +13,7 @@ from moco_core.contrast.in_batch import InBatch
 from moco_core.contrast.memory_bank import MemoryBank
 from moco_core.contrast.method import Method
 from moco_core.contrast.moco import MoCo
+from moco_core.contrast.symmetric import SymmetricMoCo
 from moco_core.data import sources
 from moco_core.data.augment import preset_for
 from moco_core.data.images import Images, ImageSet
@@ -47,7 +48,7 @@ class Setup:
         config = self.config
         channels, size = self.train.channels, self.train.image_size
         torch.manual_seed(config.seed)
-        encoder = build_encoder(config.encoder, channels, size, config.dim, self.batch_norm)
+        encoder = build_encoder(config.encoder, channels, size, config.dim, self.batch_norm, config.precision)
         encoder = encoder.to(self.device).to(memory_format=torch.channels_last)
         if config.method == "in-batch":
             return InBatch(encoder, temperature=config.temperature, group=self.group)
@@ -61,7 +62,8 @@ class Setup:
                 seed=config.seed,
                 group=self.group,
             )
-        return MoCo(
+        kind = SymmetricMoCo if config.symmetric else MoCo
+        return kind(
             encoder,
             dim=config.dim,
             queue_size=config.queue_size,

@@ -108,6 +108,25 @@ def test_embeddings_are_normalised_in_full_precision():
     torch.testing.assert_close(embedding.norm(dim=1), torch.ones(8), atol=1e-6, rtol=0)
 
 
+def test_bf16_is_for_training_and_weights_stay_in_full_precision():
+    torch.manual_seed(0)
+    full = build_encoder("small-cnn", 1, 16, 8)
+    torch.manual_seed(0)
+    half = build_encoder("small-cnn", 1, 16, 8, precision="bf16")
+    images = torch.randn(8, 1, 16, 16)
+    features, embedding = half.train()(images)
+    assert (features.dtype, embedding.dtype) == (torch.bfloat16, torch.float32)
+    torch.testing.assert_close(embedding.norm(dim=1), torch.ones(8), atol=1e-6, rtol=0)
+    torch.testing.assert_close(embedding, full.train()(images)[1], atol=0.03, rtol=0)
+    assert not torch.equal(embedding, full(images)[1])
+    embedding.sum().backward()
+    assert (
+        {p.dtype for p in half.parameters()} == {p.grad.dtype for p in half.parameters()} == {torch.float32}
+    )
+    half.load_state_dict(full.state_dict())
+    assert torch.equal(half.eval()(images)[1], full.eval()(images)[1])
+
+
 def test_known_encoders_are_those_of_the_config():
     assert tuple(BACKBONES) == ENCODERS
 
@@ -120,6 +139,7 @@ def test_known_encoders_are_those_of_the_config():
         (("small-cnn", 0, 32, 8), "channels must be at least 1, got 0"),
         (("small-cnn", 1, 7, 8), "image_size must be at least 8 pixels, got 7"),
         (("small-cnn", 1, 16, 1), "dim must be at least 2, got 1"),
+        (("small-cnn", 1, 16, 8, "plain", "fp16"), "precision must be fp32 or bf16, got 'fp16'"),
         (("small-cnn", 1, 16, 8, "sink"), "kind must be one of plain, split, sync, got 'sink'"),
     ],
 )

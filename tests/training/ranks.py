@@ -33,6 +33,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "in-batch": {"method": "in-batch"},
     "bare-moco": {**BARE, "momentum": 0.9},
     "bare-moco-split": {**BARE, "momentum": 0.9, "batch_norm": "split"},
+    "bare-symmetric": {**BARE, "symmetric": True, "batch_norm": "split", "momentum_schedule": "cosine"},
     "bare-memory-bank": {**BARE, "method": "memory-bank"},
     "bare-in-batch": {**BARE, "method": "in-batch"},
 }

@@ -25,11 +25,20 @@ def test_another_seed_gives_other_weights(tmp_path):
     assert any(not np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"method": method} for method in METHODS),
+        {"precision": "bf16"},
+        {"symmetric": True},
+        {"symmetric": True, "batch_norm": "split", "precision": "bf16", "momentum_schedule": "cosine"},
+        {"momentum_schedule": "cosine"},
+    ],
+)
 @pytest.mark.parametrize("stop_after", [1, 7])
-def test_stopping_and_resuming_changes_nothing(tmp_path, method, stop_after):
-    whole = train_small(tmp_path, method=method)
-    stopped = train_small(tmp_path, method=method, stop_after=stop_after)
+def test_stopping_and_resuming_changes_nothing(tmp_path, settings, stop_after):
+    whole = train_small(tmp_path, **settings)
+    stopped = train_small(tmp_path, **settings, stop_after=stop_after)
     assert stopped.status.state == "stopped"
     assert stopped.status.step == stop_after
     assert stopped.steps[-1].step == stop_after
@@ -90,6 +99,30 @@ def test_queue_fills_and_records_where_its_keys_come_from(tmp_path):
     assert queue.written_steps.tolist() == sorted(list(range(1, 13)) * 16)
     _, counts = np.unique(queue.sample_ids[:16], return_counts=True)
     assert counts.max() == 1
+
+
+def test_history_shows_the_momentum_of_each_step(tmp_path):
+    assert set(train_small(tmp_path, momentum=0.9).history()["momentum"]) == {0.9}
+    rising = train_small(tmp_path, momentum=0.9, momentum_schedule="cosine").history()["momentum"]
+    np.testing.assert_allclose(rising, 1 - 0.05 * (np.cos(np.pi * np.arange(12) / 12) + 1))
+    assert set(train_small(tmp_path, method="memory-bank").history()["momentum"]) == {0.0}
+
+
+@pytest.mark.parametrize("settings", [{"precision": "bf16"}, {"symmetric": True}])
+def test_newest_keys_have_not_drifted(tmp_path, settings):
+    newest = train_small(tmp_path, **settings).steps[-1]
+    assert (1 - newest.drift["cosine_key"][newest.drift["age"] == 0]).max() < 1e-6
+    np.testing.assert_array_equal(newest.queue.written_steps, [10] * 8 + [11] * 16 + [12] * 16)
+
+
+def test_bf16_learns_nearly_the_same(tmp_path):
+    full, half = (train_small(tmp_path, precision=precision) for precision in ("fp32", "bf16"))
+    np.testing.assert_allclose(full.history()["loss"], half.history()["loss"], atol=0.1)
+    assert not np.array_equal(full.history()["loss"], half.history()["loss"])
+    assert {array.dtype for array in half.steps[-1].arrays(schema.QUEUE_FILE).values()} <= {
+        np.dtype("float32"),
+        np.dtype("int64"),
+    }
 
 
 @pytest.mark.parametrize(("momentum", "gap"), [(0.0, 0.0), (1.0, None)])

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moco_core.config import TrainConfig
-from moco_core.training.schedule import learning_rate, snapshot_steps
+from moco_core.training.schedule import learning_rate, momentum, snapshot_steps
 
 
 def test_cosine_from_the_peak_to_almost_nothing():
@@ -33,3 +33,15 @@ def test_snapshots_hold_both_ends_and_keep_to_the_count(steps, count):
 def test_snapshots_lie_geometrically():
     assert snapshot_steps(400, 6) == [0, 12, 30, 71, 168, 400]
     assert snapshot_steps(400, 2) == [0, 400]
+
+
+def test_momentum_stays_or_rises_to_one_along_a_cosine():
+    constant = TrainConfig(steps=100, momentum=0.9)
+    assert [momentum(constant, step) for step in (1, 50, 100)] == [0.9] * 3
+    rising = TrainConfig(steps=100, momentum=0.9, momentum_schedule="cosine")
+    values = [momentum(rising, step) for step in range(1, 101)]
+    assert values[0] == pytest.approx(0.9)
+    assert values[50] == pytest.approx(0.95)
+    assert 0.9999 < values[-1] < 1
+    assert values == sorted(values)
+    assert momentum(TrainConfig(method="in-batch", momentum_schedule="cosine"), 5) == 0
