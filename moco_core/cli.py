@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from moco_core.config import ConfigError, TrainConfig, default, field_hints, nearest
+from moco_core.paper import RECIPES
 from moco_core.runs import Run, RunError, RunStore
 from moco_core.runs.schema import default_root
 from moco_core.runs.verify import damage
@@ -32,7 +35,7 @@ def main() -> None:
     # Threads that wait for each other must sleep: beside a busy program, spinning slows training tenfold.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     verbs: dict[str, Callable[..., Any]] = {
-        "train": train,
+        "train": functools.partial(train, config=_starting_point(sys.argv[1:])),
         "sweep": sweep,
         "runs": list_runs,
         "verify": verify,
@@ -54,10 +57,16 @@ def train(
         int, arg(help="Write a checkpoint and stop after this step, to be resumed later; 0 runs to the end.")
     ] = 0,
     project: Projected = True,
+    preset: Annotated[
+        Literal["none", "moco-v1-imagenet", "moco-v2-imagenet", "moco-cifar10"],
+        arg(help="The authors' settings as defaults; flags beside it still count."),
+    ] = "none",
 ) -> None:
     """Train one run; the last line printed is its directory."""
     from moco_core.training.command import project_newest, train_new, train_resumed
 
+    if preset.endswith("imagenet") and config.dataset == default("dataset") and not resume:
+        raise ConfigError(f"preset {preset} needs the images: add --dataset folder:PATH")
     folder = root or default_root()
     if resume:
         _refuse_changes(config, _run(folder, resume))
@@ -123,6 +132,14 @@ def project(
     from moco_core.projections import precompute
 
     precompute(_run(root or default_root(), run), aligned=aligned)
+
+
+def _starting_point(words: Sequence[str]) -> TrainConfig:
+    """The defaults of the flags: those of the preset that is among the words, which tyro checks later."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--preset", nargs="?")
+    preset = parser.parse_known_args(words)[0].preset
+    return TrainConfig(**RECIPES.get(preset, {}))
 
 
 def _variants(config: TrainConfig, over: str, values: tuple[str, ...], seeds: int) -> list[TrainConfig]:

@@ -90,6 +90,11 @@ class TrainConfig:
     encoder: Annotated[str, OneOf(ENCODERS), Doc("Backbone network; small-cnn suits 8 to 64 pixels.")] = (
         "small-cnn"
     )
+    head: Annotated[
+        str,
+        OneOf(("mlp", "linear")),
+        Doc("From features to embedding: mlp has one hidden layer (MoCo v2), linear none (MoCo v1)."),
+    ] = "mlp"
     dim: Annotated[int, Range(2, 65536), Doc("Dimension D of the embedding.")] = 128
     momentum: Annotated[
         float, Range(0, 1), Doc("m: the share of the key encoder that stays at each step; 1 never moves it.")
@@ -110,14 +115,26 @@ class TrainConfig:
     ] = 0.2
     batch_size: Annotated[int, Range(2, 2**20), Doc("B: images a step.")] = 128
     steps: Annotated[int, Range(1, 10**9), Doc("Optimizer steps of the whole run.")] = 400
-    lr: Annotated[
-        float, Range(0, 1000, open_low=True), Doc("Peak learning rate; falls to 0 along a cosine.")
-    ] = 0.06
+    lr: Annotated[float, Range(0, 1000, open_low=True), Doc("Peak learning rate.")] = 0.06
+    lr_schedule: Annotated[
+        str,
+        OneOf(("cosine", "step")),
+        Doc(
+            "cosine: the learning rate falls to 0 along a cosine; step: to a tenth after 60 % and 80 % of the run."
+        ),
+    ] = "cosine"
     scale_lr: Annotated[
         bool, Doc("Multiply the learning rate by B/256, as end-to-end training with large batches needs.")
     ] = False
     warmup_steps: Annotated[int, Range(0, 10**9), Doc("Steps over which the learning rate rises from 0.")] = 0
     weight_decay: Annotated[float, Range(0, 10), Doc("L2 penalty on the query encoder's weights.")] = 5e-4
+    augmentation: Annotated[
+        str,
+        OneOf(("auto", "moco-v1", "moco-v2")),
+        Doc(
+            "How views are made: auto suits the data set, the others are the papers' recipes for photographs."
+        ),
+    ] = "auto"
     storage: Annotated[
         str,
         OneOf(("auto", "memory", "stream")),

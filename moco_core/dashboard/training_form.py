@@ -46,6 +46,7 @@ LABELS = {
     "dim": "Dimension D",
     "knn_k": "kNN k",
     "knn_temperature": "kNN temperature",
+    "lr_schedule": "Learning rate schedule",
     "scale_lr": "Scale learning rate",
     "compile": "Compile encoders",
 }

@@ -98,9 +98,9 @@ PRESETS = {
 }
 
 
-def preset_for(dataset: str) -> Preset:
-    """The preset of a data set; folders of images get MoCo v2's."""
-    return PRESETS.get(dataset, MOCO_V2)
+def preset_for(name: str) -> Preset:
+    """The preset of a data set, or the one of that name; folders of images get MoCo v2's."""
+    return PRESETS.get(name, MOCO_V2)
 
 
 def plain(images: Tensor) -> Tensor:

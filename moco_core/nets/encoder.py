@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from moco_core.nets.encoders import build_backbone
-from moco_core.nets.heads import mlp_head
+from moco_core.nets.heads import build_head
 from moco_core.nets.norm import convert
 
 
@@ -42,14 +42,15 @@ def build_encoder(
     dim: int,
     batch_norm: str = "plain",
     precision: str = "fp32",
+    head: str = "mlp",
 ) -> Encoder:
     """A freshly initialised encoder; after the same `torch.manual_seed` it is the same encoder.
 
-    `name` is one of `BACKBONES`, `batch_norm` `plain`, `split` or `sync`, `precision` `fp32` or `bf16`.
-    Raises `ValueError` for anything else.
+    `name` is one of `BACKBONES`, `batch_norm` `plain`, `split` or `sync`, `precision` `fp32` or `bf16`,
+    `head` `mlp` or `linear`. Raises `ValueError` for anything else.
     """
     if precision not in ("fp32", "bf16"):
         raise ValueError(f"precision must be fp32 or bf16, got {precision!r}")
     backbone = build_backbone(name, channels, image_size)
-    head = mlp_head(int(backbone.feature_dim), dim)  # type: ignore[arg-type]
-    return Encoder(convert(backbone, batch_norm), head, precision)
+    projection = build_head(head, int(backbone.feature_dim), dim)  # type: ignore[arg-type]
+    return Encoder(convert(backbone, batch_norm), projection, precision)

@@ -10,8 +10,15 @@ from moco_core.config import TrainConfig
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
-    """Learning rate of step 1 … steps: a linear rise over the warm-up times a half cosine (Loshchilov 2017)."""
+    """Learning rate of step 1 … steps: a linear rise over the warm-up times the schedule.
+
+    That is a half cosine (Loshchilov 2017), or steps down to a tenth after 60 % and 80 % of the run: epochs 120 and
+    160 of 200 (He et al. 2019).
+    """
     rise = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
+    if config.lr_schedule == "step":
+        falls = sum(step > share * config.steps for share in (0.6, 0.8))
+        return config.peak_lr * rise * 0.1**falls
     return config.peak_lr * rise * 0.5 * (1 + math.cos(math.pi * (step - 1) / config.steps))
 
 

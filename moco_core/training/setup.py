@@ -41,14 +41,23 @@ class Setup:
     def views(self) -> Views:
         """The training views of this run."""
         config = self.config
-        return Views(self.train, preset_for(config.dataset), config.batch_size, config.seed, self.group)
+        preset = preset_for(config.dataset if config.augmentation == "auto" else config.augmentation)
+        return Views(self.train, preset, config.batch_size, config.seed, self.group)
 
     def method(self) -> Method:
         """Freshly initialised encoders with the config's source of negatives, on the device."""
         config = self.config
         channels, size = self.train.channels, self.train.image_size
         torch.manual_seed(config.seed)
-        encoder = build_encoder(config.encoder, channels, size, config.dim, self.batch_norm, config.precision)
+        encoder = build_encoder(
+            config.encoder,
+            channels,
+            size,
+            config.dim,
+            batch_norm=self.batch_norm,
+            precision=config.precision,
+            head=config.head,
+        )
         encoder = encoder.to(self.device).to(memory_format=torch.channels_last)
         if config.method == "in-batch":
             return InBatch(encoder, temperature=config.temperature, group=self.group)

@@ -127,6 +127,15 @@ def test_bf16_is_for_training_and_weights_stay_in_full_precision():
     assert torch.equal(half.eval()(images)[1], full.eval()(images)[1])
 
 
+def test_a_linear_head_has_no_hidden_layer():
+    encoder = build_encoder("small-cnn", 1, 16, 8, head="linear")
+    assert [tuple(p.shape) for p in encoder.head.parameters()] == [(8, 128), (8,)]
+    images = torch.randn(4, 1, 16, 16)
+    features, embedding = encoder.eval()(images)
+    expected = features @ encoder.head.weight.T + encoder.head.bias
+    torch.testing.assert_close(embedding, expected / expected.norm(dim=1, keepdim=True))
+
+
 def test_known_encoders_are_those_of_the_config():
     assert tuple(BACKBONES) == ENCODERS
 
@@ -139,6 +148,7 @@ def test_known_encoders_are_those_of_the_config():
         (("small-cnn", 0, 32, 8), "channels must be at least 1, got 0"),
         (("small-cnn", 1, 7, 8), "image_size must be at least 8 pixels, got 7"),
         (("small-cnn", 1, 16, 1), "dim must be at least 2, got 1"),
+        (("small-cnn", 1, 16, 8, "plain", "fp32", "none"), "head must be one of mlp, linear, got 'none'"),
         (("small-cnn", 1, 16, 8, "plain", "fp16"), "precision must be fp32 or bf16, got 'fp16'"),
         (("small-cnn", 1, 16, 8, "sink"), "kind must be one of plain, split, sync, got 'sink'"),
     ],

@@ -150,6 +150,7 @@ def test_encoder_gap_at_the_ends_of_momentum(tmp_path, momentum, gap):
         {"log_every": 5},
         {"image_size": 8},
         {"warmup_steps": 5, "scale_lr": True},
+        {"head": "linear", "augmentation": "moco-v1", "lr_schedule": "step"},
     ],
 )
 def test_unusual_settings_train(tmp_path, settings):

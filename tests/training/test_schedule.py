@@ -21,6 +21,14 @@ def test_warm_up_rises_in_a_line_below_the_cosine():
         assert learning_rate(warm, step) == pytest.approx(learning_rate(plain, step) * min(1, step / 10))
 
 
+def test_the_step_schedule_falls_tenfold_at_epochs_120_and_160_of_200():
+    config = TrainConfig(lr=0.03, steps=2000, lr_schedule="step")
+    for step, rate in ((1, 0.03), (1200, 0.03), (1201, 0.003), (1600, 0.003), (1601, 0.0003), (2000, 0.0003)):
+        assert learning_rate(config, step) == pytest.approx(rate)
+    warm = TrainConfig(lr=0.03, steps=2000, lr_schedule="step", warmup_steps=10)
+    assert learning_rate(warm, 5) == pytest.approx(0.015)
+
+
 @given(steps=st.integers(1, 10**7), count=st.integers(2, 200))
 def test_snapshots_hold_both_ends_and_keep_to_the_count(steps, count):
     chosen = snapshot_steps(steps, count)
