@@ -116,7 +116,7 @@ class Processes(Group):
         except RuntimeError:  # whoever kept the store is gone
             pass
         return (
-            f"one of the {self.size} processes of this run has ended without a word, perhaps for lack of memory: "
+            f"one of the {self.size} processes of this run has ended or no longer answers, perhaps for lack of memory: "
             "resume the run to go on from its last checkpoint"
         )
 

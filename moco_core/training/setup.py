@@ -84,7 +84,7 @@ class Setup:
 
     @property
     def batch_norm(self) -> str:
-        """The kind that gives this process its part of the config's: several processes split as they are."""
+        """The kind that the encoders are built with: several processes are split as they are, one is in sync."""
         needed = "split" if self.group.size == 1 else "sync"
         return self.config.batch_norm if self.config.batch_norm == needed else "plain"
 

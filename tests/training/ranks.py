@@ -1,13 +1,14 @@
 """What one process of several does in the tests: `python -m tests.training.ranks ROOT`, started for each rank.
 
-All train the same runs, one after another, those called `…-resumed` in two goes. Each process notes the digest of
-its dictionary after every step in `ROOT/RUN_ID.rank-N`.
+All train the same runs, one after another, those called `…-resumed` in two goes; IMAGES is the folder
+`ROOT/images`. Each process notes the digest of its dictionary after every step in `ROOT/RUN_ID.rank-N`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "moco-odd-queue": {"queue_size": 23},
     "memory-bank": {"method": "memory-bank"},
     "in-batch": {"method": "in-batch"},
+    "in-memory": {"dataset": "folder:IMAGES", "image_size": 12, "storage": "memory"},
+    "streamed": {"dataset": "folder:IMAGES", "image_size": 12, "storage": "stream"},
     "bare-moco": {**BARE, "momentum": 0.9},
     "bare-moco-split": {**BARE, "momentum": 0.9, "batch_norm": "split"},
     "bare-symmetric": {**BARE, "symmetric": True, "batch_norm": "split", "momentum_schedule": "cosine"},
@@ -73,6 +76,7 @@ def main(root: Path) -> None:
     with joined() as group:
         for name, settings in RUNS.items():
             config = TrainConfig(**SMALL | settings, name=name)
+            config = replace(config, dataset=config.dataset.replace("IMAGES", str(root / "images")))
             made = RunWriter.create(root, config) if group.rank == 0 else None
             path = group.share(made.path if made else root)
             setup = Watched(**vars(prepare(config, group)))

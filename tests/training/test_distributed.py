@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from PIL import Image
 
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.contrast.group import Group
@@ -48,22 +49,37 @@ def errors(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if "error: " in line and "moco_core FAILED" not in line]
 
 
-@pytest.fixture(scope="module")
-def together(tmp_path_factory) -> Path:
-    """The runs of `ranks.RUNS`, trained by two processes."""
-    root = tmp_path_factory.mktemp("together")
+def two_ranks(*words: object) -> list[subprocess.Popen[str]]:
+    """`python WORDS` as process 0 and 1 of two, without a launcher that ends one with the other."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    processes = [
+    return [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.training.ranks", str(root)],
+            [sys.executable, *map(str, words)],
             env=ENVIRONMENT | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
         )
         for rank in range(2)
     ]
-    for process in processes:
+
+
+def write_images(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for label in "ab":
+        (folder / label).mkdir(parents=True)
+        for number in range(40):
+            pixels = rng.integers(0, 256, (12, 12, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / label / f"{number}.png")
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory) -> Path:
+    """The runs of `ranks.RUNS`, trained by two processes."""
+    root = tmp_path_factory.mktemp("together")
+    write_images(root / "images")
+    for process in two_ranks("-m", "tests.training.ranks", root):
         _, said = process.communicate(timeout=240)
         assert process.returncode == 0, said
     return root
@@ -107,6 +123,11 @@ def test_keys_are_encoded_again_in_the_parts_that_they_were_made_in(together, na
     newly_written = newest.drift["age"] == 0
     assert newly_written.sum() == 16
     assert (1 - newest.drift["cosine_key"][newly_written]).max() < 1e-6
+
+
+def test_processes_that_read_their_rows_from_disk_train_the_same(together):
+    runs = RunStore(together)
+    assert_identical(runs["in-memory"], runs["streamed"])
 
 
 def test_processes_normalise_over_their_own_parts(together, tmp_path):
@@ -187,7 +208,7 @@ def test_a_killed_rank_ends_both_and_the_run_resumes_in_one_process(tmp_path, vi
     _, said = launcher.communicate(timeout=60)
     assert launcher.returncode != 0
     assert len(errors(said)) == 1, said
-    assert "one of the 2 processes of this run has ended without a word" in errors(said)[0]
+    assert "one of the 2 processes of this run has ended or no longer answers" in errors(said)[0]
     (run,) = RunStore(tmp_path)
     assert run.status.state == "failed"
     assert "resume the run to go on from its last checkpoint" in run.status.error
@@ -198,6 +219,67 @@ def test_a_killed_rank_ends_both_and_the_run_resumes_in_one_process(tmp_path, vi
     assert resumed.returncode == 0, resumed.stderr
     after = RunStore(tmp_path)[run.id]
     assert (after.status.state, after.status.step) == ("stopped", step + 2)
+
+
+OUT_OF_MEMORY = """
+import os, sys, torch
+from moco_core import cli
+from moco_core.contrast.queue import KeyQueue
+
+enqueue = KeyQueue.enqueue
+
+def fail_in_time(queue, keys, samples, labels, step):
+    if step == 5 and os.environ["RANK"] == "1":
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+    enqueue(queue, keys, samples, labels, step)
+
+KeyQueue.enqueue = fail_in_time
+cli.main()
+"""
+
+
+def test_what_ends_one_rank_is_the_reason_that_the_run_gives(tmp_path):
+    ranks = two_ranks("-c", OUT_OF_MEMORY, "train", "--runs", tmp_path, *QUICK, "--steps", 100)
+    said = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [1, 1]
+    sentence = "out of memory: lower batch_size, image_size or queue_size"
+    assert [errors(each) for each in said] == [[], [f"error: {sentence}"]]
+    (run,) = RunStore(tmp_path)
+    assert (run.status.state, run.status.error) == ("failed", f"process 1 of 2: {sentence}")
+
+
+SILENT = """
+import os, sys, time
+from datetime import timedelta
+from moco_core import cli
+from moco_core.contrast.queue import KeyQueue
+from moco_core.training import distributed
+
+distributed.PATIENCE = timedelta(seconds=8)
+enqueue = KeyQueue.enqueue
+
+def stall(queue, keys, samples, labels, step):
+    if step == 5 and os.environ["RANK"] == "1":
+        time.sleep(600)
+    enqueue(queue, keys, samples, labels, step)
+
+KeyQueue.enqueue = stall
+cli.main()
+"""
+
+
+def test_nobody_waits_forever_for_a_rank_that_hangs(tmp_path):
+    first, hanging = two_ranks("-c", SILENT, "train", "--runs", tmp_path, *QUICK, "--steps", 100)
+    try:
+        _, said = first.communicate(timeout=120)
+    finally:
+        hanging.kill()
+        hanging.communicate()
+    assert first.returncode == 1
+    (line,) = errors(said)
+    assert "no longer answers" in line
+    (run,) = RunStore(tmp_path)
+    assert (run.status.state, f"error: {run.status.error}") == ("failed", line)
 
 
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
