@@ -284,17 +284,18 @@ def test_nobody_waits_forever_for_a_rank_that_hangs(tmp_path):
 
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
     words = (*QUICK, "--steps", 12, "--snapshots", 3, "--stop-after", 7, "--name")
-    begun_by_two = torchrun(tmp_path, *words, "two")
-    out, said = begun_by_two.communicate(timeout=120)
-    assert begun_by_two.returncode == 0, said
-    assert out.splitlines() == [str(tmp_path / "two")]
+    train_words = ("-m", "moco_core", "train", "--runs", tmp_path)
+    said = [rank.communicate(timeout=120) for rank in two_ranks(*train_words, *words, "two")]
+    assert [out for out, _ in said] == [f"{tmp_path / 'two'}\n", ""], said
     assert moco("train", "--runs", tmp_path, *words, "one").returncode == 0
     runs = RunStore(tmp_path)
     assert [runs[name].status.step for name in ("one", "two")] == [7, 7]
     written = {name: runs[name].resume_state().arrays("state.safetensors") for name in ("one", "two")}
     assert written["one"].keys() == written["two"].keys()
     assert moco("train", "--runs", tmp_path, "--resume", "two", "--no-project").returncode == 0
-    assert torchrun(tmp_path, "--resume", "one", "--no-project").wait(timeout=120) == 0
+    for rank in two_ranks(*train_words, "--resume", "one", "--no-project"):
+        assert rank.communicate(timeout=120)
+        assert rank.returncode == 0
     for name in ("one", "two"):
         run = runs[name]
         assert (run.status.state, run.status.step) == ("finished", 12)
@@ -318,11 +319,11 @@ def test_a_signal_to_torchrun_leaves_a_checkpoint(tmp_path):
 
 
 def test_an_error_on_both_ranks_is_one_line(tmp_path):
-    done = torchrun(tmp_path / "runs", "--batch-size", 17)
-    out, said = done.communicate(timeout=120)
-    assert done.returncode != 0
-    assert errors(said) == ["error: batch_size must be a multiple of the 2 processes, got 17"]
-    assert out == ""
+    ranks = two_ranks("-m", "moco_core", "train", "--runs", tmp_path / "runs", "--batch-size", 17)
+    out, said = zip(*(rank.communicate(timeout=120) for rank in ranks), strict=True)
+    assert sorted(rank.returncode for rank in ranks) == [1, 2]
+    assert errors("".join(said)) == ["error: batch_size must be a multiple of the 2 processes, got 17"]
+    assert out == ("", "")
     assert not (tmp_path / "runs").exists()
 
 
