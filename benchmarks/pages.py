@@ -1,7 +1,7 @@
 """Seconds and megabytes of each page in a real browser, on the shipped runs and on a large synthetic one.
 
 Cold: the first page opened after the app was started, nothing in the run's cache. Warm: the same address opened
-again in a fresh window of the browser. The picture is there when the page's embeddings are drawn, or on a page
+again in a fresh window of the browser, once the projections that the first opening asked for are made. The picture is there when the page's embeddings are drawn, or on a page
 without them when all of it is; the whole page when its script has ended, every chart is drawn and every picture
 stands. Megabytes are all that the browser received. On the projection page also: a new colour, a
 new step, and from the end of a lasso to the gallery. Everything is drawn in software, without a GPU.
@@ -13,10 +13,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.report import parse_args, report
@@ -117,7 +118,8 @@ def measured(browser: Browser, root: Path, name: str, page: str, *, interact: bo
     for run in root.iterdir():
         shutil.rmtree(run / "cache", ignore_errors=True)
     figures: dict[str, float] = {}
-    with served(root) as url:
+    with served(root) as server:
+        url = server.url
         for kind in ("cold", "warm"):
             visit = Visit(browser)
             picture, seconds, megabytes = visit.open(f"{url}/{ADDRESSES.get(page, page)}")
@@ -129,7 +131,26 @@ def measured(browser: Browser, root: Path, name: str, page: str, *, interact: bo
             if interact and kind == "warm":
                 figures |= {f"{page}, {name}, {key}": value for key, value in interactions(visit).items()}
             visit.context.close()
+            rest(server.process.pid)
     return figures
+
+
+def rest(process: int, seconds: float = 2.0) -> None:
+    """Wait until the app and the processes that it started use less than a twentieth of a core."""
+    app = psutil.Process(process)
+
+    def used() -> float:
+        total = 0.0
+        for one in (app, *app.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += sum(one.cpu_times()[:2])
+        return total
+
+    before = used()
+    time.sleep(seconds)
+    while (now := used()) - before > seconds / 20:
+        before = now
+        time.sleep(seconds)
 
 
 def until_umap(page: Page) -> float:
@@ -174,12 +195,12 @@ def lasso(page: Page) -> None:
 
 
 @contextmanager
-def served(root: Path) -> Iterator[str]:
-    """The address of a freshly started app."""
+def served(root: Path) -> Iterator[Server]:
+    """A freshly started app."""
     with tempfile.TemporaryDirectory() as folder:
         server = Server(root, Path(folder) / "log.txt", {})
         try:
-            yield server.url
+            yield server
         finally:
             server.stop()
 
