@@ -1,9 +1,10 @@
-"""The figure of the momentum ablation, as plain SVG that needs no browser to make."""
+"""The figures of the ablations, as plain SVG that needs no browser to make."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
@@ -16,40 +17,48 @@ PANEL_WIDTH, PANEL_HEIGHT = 345, 310
 STYLE = f"text{{font:12px sans-serif;fill:{NEUTRAL}}} .title{{font-size:13px;font-weight:bold}}"
 
 
+@dataclass(frozen=True)
+class Panel:
+    """Values by category: every one a dot, a dash at their mean, and a line from mean to mean when `joined`."""
+
+    title: str
+    values: Mapping[str, Sequence[float]]
+    axis: str
+    colour: str
+    joined: bool = True
+    absent: str = "not finished"  # what stands where a category has no value
+
+
 def figure(momentum: Sequence[Group], methods: Sequence[Group]) -> str:
-    """Linear-probe accuracy: along momentum, the paper's row, by method. Every run a dot. Reads on light and dark."""
+    """Linear-probe accuracy: along momentum, the paper's row, by method."""
     steps = max((group.config.steps for group in momentum), default=0)
+    ours = {f"{g.momentum:g}": percent(g) for g in sorted(momentum, key=lambda g: g.momentum)}
     theirs = {f"{m:g}": [] if a is None else [a] for m, a in sorted(paper.MOMENTUM_ABLATION.items())}
-    panels = [
-        _panel(
-            f"Fashion-MNIST, {steps:,} steps: linear probe, %",
-            {f"{g.momentum:g}": _percent(g) for g in sorted(momentum, key=lambda g: g.momentum)},
-            "momentum m",
-            series_colour(0),
-            joined=True,
-        ),
-        _panel(
-            "He et al. 2019, ImageNet: linear probe, %",
-            theirs,
-            "momentum m",
-            NEUTRAL,
-            joined=True,
-            absent="fails",
-        ),
-        _panel(
-            "Fashion-MNIST: linear probe, %",
-            {_method_label(g): _percent(g) for g in methods},
-            "",
-            series_colour(2),
-            joined=False,
-        ),
-    ]
-    placed = (f'<g transform="translate({i * PANEL_WIDTH},0)">{panel}</g>' for i, panel in enumerate(panels))
+    by_method = {_method_label(g): percent(g) for g in methods}
+    return side_by_side(
+        "Linear-probe accuracy by momentum, ours and the paper's, and by method",
+        [
+            Panel(f"Fashion-MNIST, {steps:,} steps: linear probe, %", ours, "momentum m", series_colour(0)),
+            Panel("He et al. 2019, ImageNet: linear probe, %", theirs, "momentum m", NEUTRAL, absent="fails"),
+            Panel("Fashion-MNIST: linear probe, %", by_method, "", series_colour(2), joined=False),
+        ],
+    )
+
+
+def side_by_side(title: str, panels: Sequence[Panel]) -> str:
+    """The panels in a row. Reads on light and dark."""
+    placed = (
+        f'<g transform="translate({i * PANEL_WIDTH},0)">{_drawn(panel)}</g>' for i, panel in enumerate(panels)
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {PANEL_WIDTH * len(panels)} {PANEL_HEIGHT}" role="img">'
-        f"<title>Linear-probe accuracy by momentum, ours and the paper's, and by method</title>"
-        f"<style>{STYLE}</style>{''.join(placed)}</svg>\n"
+        f"<title>{escape(title)}</title><style>{STYLE}</style>{''.join(placed)}</svg>\n"
     )
+
+
+def percent(group: Group) -> list[float]:
+    """The linear probe's accuracy in each run of a group, in %."""
+    return [100 * value for value in group.values("linear")]
 
 
 def _method_label(group: Group) -> str:
@@ -57,27 +66,15 @@ def _method_label(group: Group) -> str:
     return f"K = {group.config.negatives:,}\n" + group.config.method.replace("-", "\n")
 
 
-def _percent(group: Group) -> list[float]:
-    return [100 * value for value in group.values("linear")]
-
-
-def _panel(
-    title: str,
-    values: Mapping[str, Sequence[float]],
-    axis: str,
-    colour: str,
-    *,
-    joined: bool,
-    absent: str = "not finished",
-) -> str:
-    """Values by category: dots, a dash at their mean, and a line from mean to mean when `joined`."""
+def _drawn(panel: Panel) -> str:
+    values, colour = panel.values, panel.colour
     low, high, step = _scale([value for each in values.values() for value in each])
     bottom = TOP + HEIGHT
 
     def y(value: float) -> float:
         return bottom - HEIGHT * (value - low) / (high - low)
 
-    parts = [_text(LEFT, 20, title, "start", "title")]
+    parts = [_text(LEFT, 20, panel.title, "start", "title")]
     for i in range(round((high - low) / step) + 1):
         level = low + i * step
         parts.append(_line(LEFT, y(level), LEFT + WIDTH, y(level), NEUTRAL, 0.4))
@@ -88,15 +85,15 @@ def _panel(
         for row, words in enumerate(category.split("\n")):
             parts.append(_text(x, bottom + 18 + 15 * row, words, "middle"))
         if not each:
-            parts.append(_text(x, bottom - 8, absent, "middle"))
+            parts.append(_text(x, bottom - 8, panel.absent, "middle"))
             continue
         mean = sum(each) / len(each)
         means.append((x, y(mean)))
         parts.append(_line(x - 12, y(mean), x + 12, y(mean), colour, 3))
         parts += [f'<circle cx="{x:.1f}" cy="{y(v):.1f}" r="4" fill="{colour}"/>' for v in each]
-    if joined:
+    if panel.joined:
         parts += [_line(*a, *b, colour, 2) for a, b in pairwise(means)]
-    parts.append(_text(LEFT + WIDTH / 2, bottom + 45, axis, "middle"))
+    parts.append(_text(LEFT + WIDTH / 2, bottom + 45, panel.axis, "middle"))
     return "".join(parts)
 
 

@@ -135,6 +135,9 @@ class TrainConfig:
             "How views are made: auto suits the data set, the others are the papers' recipes for photographs."
         ),
     ] = "auto"
+    augmentation_strength: Annotated[
+        float, Range(0, 2), Doc("How strongly views are changed: 0 not at all, 1 as the recipe has it.")
+    ] = 1.0
     storage: Annotated[
         str,
         OneOf(("auto", "memory", "stream")),

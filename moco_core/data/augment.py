@@ -13,7 +13,7 @@ at the end. Values leave as (x/255 − ½)/½, in [−1, 1].
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -56,6 +56,29 @@ class Preset:
     def warps(self) -> bool:
         """Whether pixels change place."""
         return self.scale != (1, 1) or self.flip > 0 or self.rotate > 0 or self.shift > 0
+
+    def scaled(self, strength: float) -> Preset:
+        """The same changes, drawn from ranges `strength` times as wide: 0 changes nothing, 1 is this preset.
+
+        Probabilities and amounts are multiplied (a mirror image stays at most as likely as none), the crop's
+        bounds on area and aspect are raised to that power.
+        """
+        low, high = self.scale
+        return replace(
+            self,
+            scale=(low**strength, high**strength),
+            aspect=self.aspect**strength,
+            flip=min(0.5, self.flip * strength),
+            rotate=self.rotate * strength,
+            shift=self.shift * strength,
+            jitter=min(1.0, self.jitter * strength),
+            brightness=min(1.0, self.brightness * strength),
+            contrast=min(1.0, self.contrast * strength),
+            saturation=min(1.0, self.saturation * strength),
+            hue=min(0.5, self.hue * strength),
+            grey=min(1.0, self.grey * strength),
+            blur=min(1.0, self.blur * strength),
+        )
 
 
 MOCO_V1 = Preset(

@@ -42,6 +42,7 @@ class Setup:
         """The training views of this run."""
         config = self.config
         preset = preset_for(config.dataset if config.augmentation == "auto" else config.augmentation)
+        preset = preset.scaled(config.augmentation_strength)
         return Views(self.train, preset, config.batch_size, config.seed, self.group)
 
     def method(self) -> Method:

@@ -1,17 +1,11 @@
-"""The ablation's plan, its resuming and its report, without any training."""
+"""The plan of the momentum ablation and its report, without any training."""
 
 import json
-import subprocess
-from types import SimpleNamespace
 from xml.etree import ElementTree
-
-import pytest
 
 from benchmarks import momentum_ablation as ablation
 from moco_core import paper
-from moco_core.config import TrainConfig
 from moco_core.dashboard.sweeps import Outcome, grouped
-from moco_core.runs import RunWriter
 
 
 def outcomes(accuracy):
@@ -28,19 +22,6 @@ def as_in_the_paper(config):
     return (paper.MOMENTUM_ABLATION[config.momentum] or 10) / 100
 
 
-@pytest.fixture
-def commands(monkeypatch):
-    """Command lines that would have trained."""
-    called = []
-
-    def run(command, **_):
-        called.append(command)
-        return SimpleNamespace(returncode=0)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    return called
-
-
 def test_the_plan_covers_the_papers_momenta_and_three_methods_at_equal_k():
     plan = ablation.experiments(1500, 2)
     configs = [experiment.config for experiment in plan]
@@ -52,39 +33,6 @@ def test_the_plan_covers_the_papers_momenta_and_three_methods_at_equal_k():
     assert {c.seed for c in configs} == {0, 1}
     assert len(set(map(str, configs))) == len(configs)
     assert all(c.dataset == "fashion-mnist" and c.steps == 1500 for c in configs)
-
-
-def test_flags_name_what_differs_from_the_defaults():
-    config = TrainConfig(dataset="fashion-mnist", queue_size=4096, seed=1)
-    assert ablation.flags(config) == ["--dataset", "fashion-mnist", "--queue-size", "4096", "--seed", "1"]
-
-
-def test_a_missing_run_is_started_an_unfinished_one_resumed_a_finished_one_left(tmp_path, commands):
-    experiment = ablation.experiments(100, 1)[0]
-    ablation.train(experiment, tmp_path)
-    assert commands[0][3:5] == ["sweep", "--over"]
-    assert commands[0][-2:] == ["--runs", str(tmp_path)]
-    run = RunWriter.create(tmp_path, experiment.config)
-    run.set_status(state="stopped")
-    ablation.train(experiment, tmp_path)
-    assert commands[1][3:6] == ["train", "--resume", run.run_id]
-    run.set_status(state="finished")
-    ablation.train(experiment, tmp_path)
-    assert len(commands) == 2
-
-
-def test_a_run_in_training_elsewhere_is_not_started_twice(tmp_path, commands):
-    experiment = ablation.experiments(100, 1)[0]
-    RunWriter.create(tmp_path, experiment.config).set_status(state="running")
-    with pytest.raises(SystemExit, match="another process"):
-        ablation.train(experiment, tmp_path)
-    assert not commands
-
-
-def test_failed_training_ends_the_ablation(tmp_path, monkeypatch):
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=143))
-    with pytest.raises(SystemExit, match="code 143"):
-        ablation.train(ablation.experiments(100, 1)[0], tmp_path)
 
 
 def momentum_groups(accuracy):
@@ -108,7 +56,7 @@ def test_what_is_not_reproduced_is_said():
 
 
 def test_the_report_is_a_table_a_json_and_a_figure(tmp_path, capsys):
-    ablation.write(grouped(outcomes(as_in_the_paper)), tmp_path, 18, 18)
+    ablation.write(grouped(outcomes(as_in_the_paper)), tmp_path, 18)
     text = (tmp_path / "momentum_ablation.md").read_text()
     assert capsys.readouterr().out.strip() == text.strip()
     assert "| moco | 0.9 | 4,096 | 2 | 0.552 ± 0.000 |" in text

@@ -124,6 +124,23 @@ def test_no_changes_give_the_plain_view():
     assert plain(torch.tensor([[[[0, 255]]]], dtype=torch.uint8)).flatten().tolist() == [-1, 1]
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_strength_0_is_the_plain_view_and_1_the_preset(name):
+    images = noise(4, 3, 9)
+    assert PRESETS[name].scaled(1) == PRESETS[name]
+    torch.testing.assert_close(view(images, PRESETS[name].scaled(0)), plain(images))
+
+
+def test_strength_widens_every_range_and_stays_within_what_can_be_drawn():
+    preset = Preset(scale=(0.25, 0.81), rotate=10, flip=0.4, hue=0.4, jitter=0.8, brightness=0.3, blur=0.2)
+    half, double = preset.scaled(0.5), preset.scaled(2)
+    assert half.scale == (0.5, 0.9)
+    assert half.aspect == pytest.approx((4 / 3) ** 0.5)
+    assert (half.rotate, half.flip, half.blur) == (5, 0.2, 0.1)
+    assert (double.rotate, double.brightness, double.blur) == (20, 0.6, 0.4)
+    assert (double.flip, double.hue, double.jitter) == (0.5, 0.5, 1.0)
+
+
 def test_a_crop_that_always_takes_all_moves_nothing():
     images = noise(16, 3, 9)
     still = Preset(scale=(0.9999999, 1), aspect=1)
