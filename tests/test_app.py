@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from moco_core.dashboard.training_panel import OPENED
 from moco_core.jobs import this_host
 from moco_core.jobs.desk import Desk
 from moco_core.runs import RunStore, RunWriter
@@ -111,6 +112,21 @@ def test_start_trains_with_the_values_of_the_form(root: Path) -> None:
     wait_for_state(root, run.id, "finished")
     opened.run()
     assert opened.toast[0].value == "quick finished"
+
+
+def test_the_training_panel_is_filled_when_opened_and_keeps_its_values(root: Path) -> None:
+    write_run(root, "here")
+    opened = open_app()
+    assert not opened.sidebar.number_input
+    opened.session_state[OPENED] = True
+    opened.run()
+    opened.sidebar.number_input(key="train.steps").set_value(7).run()
+    opened.session_state[OPENED] = False
+    opened.run()
+    assert not opened.sidebar.number_input
+    opened.session_state[OPENED] = True
+    opened.run()
+    assert opened.sidebar.number_input(key="train.steps").value == 7
 
 
 def test_momentum_sweep_queues_four_runs_under_one_tag(root: Path) -> None:

@@ -75,7 +75,11 @@ def training_form() -> dict[str, Any]:
 def _field(name: str, values: dict[str, Any]) -> Any:
     limits, initial = accepted(name), default(name)
     label = LABELS.get(name, name.replace("_", " ").capitalize())
-    common: dict[str, Any] = {"key": f"train.{name}", "help": help_text(name)}
+    common: dict[str, Any] = {
+        "key": f"train.{name}",
+        "help": help_text(name),
+        "persist_state": "session",  # the form may be closed and opened again
+    }
     if name == "dataset":
         return _dataset(label, common)
     if isinstance(limits, OneOf):

@@ -19,18 +19,31 @@ from moco_core.jobs.estimate import estimate
 from moco_core.jobs.training_images import training_images
 from moco_core.runs import Run
 
+OPENED = "train_opened"
+
 
 def training_panel() -> None:
     """Progress of what trains now, and below it the form for the next run."""
     _on_first_look(str(store().root))
     training_progress()
-    with st.expander("Train", icon=":material/play_circle:", expanded=not len(store())):
-        _form()
+    _panel()
 
 
 @st.fragment
-def _form() -> None:
+def _panel() -> None:
     """A fragment of its own: typing in the form does not redraw the page."""
+    with st.expander(
+        "Train",
+        key=OPENED,
+        icon=":material/play_circle:",
+        expanded=not len(store()),
+        on_change="rerun",
+    ) as panel:
+        if panel.open:  # closed, its dozens of fields would cost every page half a second
+            _form()
+
+
+def _form() -> None:
     config = _config(training_form())
     runs = list(store())
     if config is not None:
