@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 import numpy as np
 
 from moco_core.analysis.checks import as_count, as_labels, as_pair, as_positive, as_rows, blocks, check_width
+from moco_core.analysis.parallel import in_parallel
 
 Array = np.ndarray
 
@@ -216,15 +218,19 @@ def _search(query: Array, bank: Array, k: int, *, leave_out_self: bool) -> tuple
     """Indices and `1 − cosine` of the k nearest, from the two factors of `gap_factors`."""
     dtype = np.result_type(query, bank)
     indices, gaps = np.empty((len(query), k), np.int32), np.empty((len(query), k), dtype)
-    buffer: Array | None = None
-    for rows in blocks(len(query), len(bank), most=256):
-        if buffer is None:
-            buffer = np.empty((rows.stop, len(bank)), dtype)
-        s = np.matmul(query[rows], bank.T, out=buffer[: rows.stop - rows.start])
+    parts = list(blocks(len(query), len(bank), most=256))
+    own = threading.local()  # a buffer for each thread
+
+    def search(rows: slice) -> None:
+        if not hasattr(own, "buffer"):
+            own.buffer = np.empty((parts[0].stop, len(bank)), dtype)
+        s = np.matmul(query[rows], bank.T, out=own.buffer[: rows.stop - rows.start])
         if leave_out_self:
             s[np.arange(len(s)), np.arange(rows.start, rows.stop)] = -np.inf
         indices[rows], value = largest(s, k)
         gaps[rows] = np.clip(-value, 0, 2)
+
+    in_parallel(search, parts)
     return indices, gaps
 
 
