@@ -26,6 +26,8 @@ def run_actions(runs: Sequence[Run]) -> None:
         reason = run.problem or run.status.error
         if reason:
             st.warning(f"{plain(run.name)}: {plain(reason)}.")
+        for sentence in _warnings(run):
+            st.caption(f":material/info: {plain(run.name)}: {plain(sentence)}")
     with st.container(horizontal=True, vertical_alignment="center"):
         if len(runs) == 1 and runs[0].problem is None:
             _one(runs[0])
@@ -36,6 +38,12 @@ def run_actions(runs: Sequence[Run]) -> None:
         if idle:
             _button("Go on", ":material/play_circle:", idle, jobs.resume)
         _delete(runs)
+
+
+def _warnings(run: Run) -> list[str]:
+    """What was said when the run began."""
+    said = run.info.get("warnings") if run.problem is None else None
+    return [sentence for sentence in said if isinstance(sentence, str)] if isinstance(said, list) else []
 
 
 def _one(run: Run) -> None:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from tqdm import tqdm
 
 from moco_core.config import ConfigError, TrainConfig
@@ -17,10 +16,13 @@ from moco_core.contrast.group import Group
 from moco_core.data.images import DataError
 from moco_core.runs import RunStore, RunWriter
 from moco_core.runs.schema import RunError
+from moco_core.training.device import memory_ran_out
 from moco_core.training.distributed import Onlooker, PeerLost, joined, several
 from moco_core.training.loop import Record, train
 from moco_core.training.setup import Setup, prepare
 from moco_core.training.snapshots import TrainingError
+
+OUT_OF_MEMORY = "out of memory: lower batch_size, image_size or queue_size"
 
 
 @dataclass(frozen=True)
@@ -125,10 +127,6 @@ def _recording_failure(run: RunWriter) -> Iterator[None]:
     """Whatever stops the run is written into its status before it leaves this process."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
-        sentence = "out of memory: lower batch_size, image_size or queue_size"
-        run.set_status(state="failed", error=sentence)
-        raise RunError(sentence) from error
     except PeerLost as error:
         writer = run.heir() if isinstance(run, Onlooker) else run
         writer.set_status(state="failed", error=str(error))
@@ -136,9 +134,12 @@ def _recording_failure(run: RunWriter) -> Iterator[None]:
     except (ConfigError, RunError, TrainingError) as error:
         run.set_status(state="failed", error=str(error))
         raise RunError(str(error)) from error
-    except Exception as error:  # noted for the pages, then left to whoever can explain it
+    except Exception as error:
+        if memory_ran_out(error):
+            run.set_status(state="failed", error=OUT_OF_MEMORY)
+            raise RunError(OUT_OF_MEMORY) from error
         run.set_status(state="failed", error=f"{type(error).__name__}: {error}")
-        raise
+        raise  # noted for the pages, and left to whoever can explain it
 
 
 @contextmanager

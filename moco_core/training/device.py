@@ -43,6 +43,14 @@ def device_name(device: torch.device) -> str:
     return f"{device.type} ({platform.processor() or platform.machine()})"
 
 
+def memory_ran_out(error: Exception) -> bool:
+    """Whether an error means that a device has no memory left; only that of CUDA has a type of its own."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    words = ("can't allocate memory", "not enough memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in words)
+
+
 def keep_freed_memory() -> None:
     """Have the C library keep what this process frees, instead of asking the system for it at each step.
 

@@ -24,6 +24,7 @@ from moco_core.contrast.group import Group
 from moco_core.runs import RunWriter
 from moco_core.runs.schema import RunError
 from moco_core.runs.writer import LOCK_FILE
+from moco_core.training.device import memory_ran_out
 
 PATIENCE = timedelta(minutes=30)  # the longest wait for another process, which may be taking a snapshot
 MOURNING_SECONDS = 5.0  # within which a process that has died lets go of its run
@@ -104,9 +105,9 @@ class Processes(Group):
     def _together(self, operation: Callable[..., Any], *arguments: Any, **named: Any) -> None:
         try:
             operation(*arguments, **named)
-        except torch.OutOfMemoryError:
-            raise
         except RuntimeError as error:
+            if memory_ran_out(error):
+                raise
             raise PeerLost(self._reason()) from error
 
     def _reason(self) -> str:

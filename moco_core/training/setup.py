@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -24,6 +25,7 @@ from moco_core.training.probes import spread_out
 from moco_core.training.views import Views
 
 SMALLEST_IMAGE = 8
+SKIPPED_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -114,5 +116,13 @@ def prepare(config: TrainConfig, group: Group | None = None) -> Setup:
     if train.image_size < SMALLEST_IMAGE:
         raise ConfigError(f"image_size must be at least {SMALLEST_IMAGE} pixels, got {train.image_size}")
     rows = spread_out(held_out, config.eval_size)
-    warnings = tuple(caveats(config, len(train)))
+    warnings = (*caveats(config, len(train)), *_left_out(train.skipped))
     return Setup(config, device, train.to(device), held_out.subset(rows), warnings, group)
+
+
+def _left_out(skipped: Sequence[str]) -> list[str]:
+    """What is worth saying of files that can't be read: how many and which."""
+    if not skipped:
+        return []
+    named = "; ".join(skipped[:SKIPPED_NAMED]) + ("; …" if len(skipped) > SKIPPED_NAMED else "")
+    return [f"Left out, as unreadable: {len(skipped):,} of the folder's files ({named})."]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from moco_core.runs import RunStore, RunWriter, schema
+from tests.data.files import write_images
 from tests.synthetic import write_run
 
 QUICK = (
@@ -89,6 +90,30 @@ def test_images_that_are_not_there_fail_before_anything_is_written(tmp_path):
     assert "/nowhere" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("storage", ["memory", "stream"])
+def test_unreadable_files_are_said_and_counted_in_the_run(tmp_path, storage):
+    write_images(tmp_path / "images", *(f"{name}/{i:02}.png" for name in ("cat", "dog") for i in range(10)))
+    (tmp_path / "images" / "cat" / "03.png").write_bytes(b"broken")
+    words = ("--dataset", f"folder:{tmp_path}/images", "--storage", storage, "--batch-size", 8)
+    done = moco("train", "--runs", tmp_path / "runs", *words, "--steps", 2, "--snapshots", 2)
+    assert done.returncode == 0, done.stderr
+    sentence = "Left out, as unreadable: 1 of the folder's files (cat/03.png: not an image)."
+    assert f"warning: {sentence}" in done.stderr
+    info = RunStore(tmp_path / "runs")[Path(done.stdout.splitlines()[-1]).name].info
+    assert (info["dataset"]["skipped"], info["dataset"]["skipped_files"]) == (1, ["cat/03.png: not an image"])
+    assert sentence in info["warnings"]
+
+
+def test_memory_that_cant_be_had_is_said(tmp_path):
+    done = moco("train", "--runs", tmp_path, *QUICK, "--queue-size", 2**24, "--dim", 65536)  # 4 TiB
+    assert done.returncode == 1
+    sentence = "out of memory: lower batch_size, image_size or queue_size"
+    assert done.stderr.splitlines()[-1] == f"error: {sentence}"
+    assert "Traceback" not in done.stderr
+    (run,) = RunStore(tmp_path)
+    assert (run.status.state, run.status.error) == ("failed", sentence)
 
 
 def test_a_queue_longer_than_the_data_set_is_allowed_with_a_reason(tmp_path):
