@@ -223,3 +223,11 @@ def test_a_table_of_no_columns_but_damaged_runs(root: Path) -> None:
     assert np.isnan(table.loc["damaged", "loss"])
     assert table.loc["damaged", "curve"] == []
     assert this_host() not in table["host"].tolist()
+
+
+@pytest.mark.parametrize("said", [["<b>Left out</b>: 3 files"], "text", None, [7]])
+def test_a_selected_run_says_what_was_said_when_it_began(root: Path, said: object) -> None:
+    path = write_run(root, "warned")
+    RunWriter(path).describe(warnings=said)
+    shown = texts(open_app(runs=path.name))
+    assert ("<b>Left out</b>: 3 files" in shown) == (said == ["<b>Left out</b>: 3 files"])
