@@ -12,10 +12,11 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from moco_core import tables
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.contrast.group import Group
 from moco_core.data.images import DataError
-from moco_core.runs import RunStore, RunWriter
+from moco_core.runs import Run, RunStore, RunWriter
 from moco_core.runs.schema import RunError
 from moco_core.training.distributed import Onlooker, PeerLost, joined, several
 from moco_core.training.loop import Record, train
@@ -58,8 +59,6 @@ def train_sweep(
     configs: Sequence[TrainConfig], over: str, root: Path, tag: str, projected: bool = True
 ) -> int:
     """Train the configs one after another under one tag and print their results; returns an exit code."""
-    from moco_core.tables import sweep_table
-
     if several():
         raise ConfigError("a sweep runs in one process; start `train` with torchrun for each value instead")
     paths: list[Path] = []
@@ -74,7 +73,7 @@ def train_sweep(
         if projected:
             project_newest(outcome)
     store = RunStore(root)
-    sweep_table([store[path.name] for path in paths], over)
+    tables.sweep_table([store[path.name] for path in paths], over)
     return code
 
 
@@ -82,7 +81,7 @@ def project_newest(outcome: Outcome) -> None:
     """Compute and store the newest projection of a finished run, so that it opens at once."""
     from moco_core.projections import precompute_newest
 
-    run = RunStore(outcome.path.parent)[outcome.path.name]
+    run = Run(outcome.path)
     if run.status.state == "finished":
         precompute_newest(run)
 
@@ -111,12 +110,18 @@ def _train(run: RunWriter, setup: Setup, stop_after: int) -> Outcome:
             if record is not None:
                 bar.set_postfix_str(f"loss {record['loss']:.3f}, {record['pairs_per_s']:.0f} pairs/s")
 
+        def on_snapshot(step: int) -> None:
+            line = tables.trace_line(Run(run.path), step) if leads else ""
+            if line:
+                bar.write(line, file=sys.stderr)
+
         def should_stop(step: int) -> bool:
             return bool(received) or step == stop_after
 
-        train(run, setup, on_step=on_step, should_stop=should_stop)
+        train(run, setup, on_step=on_step, on_snapshot=on_snapshot, should_stop=should_stop)
     if leads:
         _print_shares(run)
+        tables.trace_table(Run(run.path))
     return Outcome(run.path, 128 + received[0] if received else 0, leads)
 
 

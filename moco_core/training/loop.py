@@ -15,7 +15,7 @@ from moco_core.contrast.method import Method, Scored, readouts
 from moco_core.contrast.moco import encoder_gap
 from moco_core.runs import RunStore, RunWriter
 from moco_core.training.device import device_name, keep_freed_memory
-from moco_core.training.schedule import learning_rate, momentum, snapshot_steps
+from moco_core.training.schedule import learning_rate, momentum, planned_snapshots
 from moco_core.training.setup import Setup
 from moco_core.training.snapshots import Snapshots, TrainingError
 from moco_core.training.state import pack, unpack
@@ -30,11 +30,13 @@ def train(
     setup: Setup,
     *,
     on_step: Callable[[int, Record | None], None] = lambda step, record: None,
+    on_snapshot: Callable[[int], None] = lambda step: None,
     should_stop: Callable[[int], bool] = lambda step: False,
 ) -> str:
     """Train `run` from its newest resume state, or from the start, to its last step; returns its end state.
 
-    `on_step` is told each step and, where one was logged, its record. When `should_stop(step)` is true after
+    `on_step` is told each step and, where one was logged, its record; `on_snapshot` each step whose snapshot has just
+    been written. When `should_stop(step)` is true after
     a step, a snapshot and a resume state are written and the run ends as `stopped`. Several processes all call
     this, with the same config; it is enough that one of them should stop. Raises `TrainingError` when the loss is
     no longer finite, and `PeerLost` when another process has ended.
@@ -46,7 +48,7 @@ def train(
         method.query.parameters(), lr=config.lr, momentum=0.9, weight_decay=config.weight_decay, fused=True
     )
     snapshots = Snapshots(run, config, views, setup.held_out, setup.device)
-    planned = set(snapshot_steps(config.steps, config.snapshots))
+    planned = set(planned_snapshots(config, len(setup.train)))
     start = _restore(run, method, optimizer, group)
     if config.compile:
         method.query.compile()
@@ -58,6 +60,7 @@ def train(
         _describe(run, setup, method)
         snapshots.describe_eval_set()
         snapshots.take(method, 0)
+        on_snapshot(0)
     interval_began, interval_pairs = clock(), 0
     last_heartbeat = last_saved = clock()
     pending: list[Record] = []
@@ -96,6 +99,7 @@ def train(
             last_heartbeat = clock()
         if due:
             snapshots.take(method, step)
+            on_snapshot(step)
         if due or clock() - last_saved > 60 * config.checkpoint_minutes:
             run.append_history(pending)
             pending.clear()
