@@ -15,7 +15,7 @@ RECIPE = TrainConfig(**RECIPES["moco-cifar10"])
 TASK = ("dataset", "method", "encoder")
 WITHOUT_EFFECT = (  # on what is learnt and how it is measured
     *("name", "seed", "device", "threads", "compile", "storage"),
-    *("snapshots", "keep_weights", "drift_share", "log_every", "checkpoint_minutes"),
+    *("snapshots", "keep_weights", "drift_share", "log_every", "checkpoint_minutes", "tensorboard"),
 )
 
 

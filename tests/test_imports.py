@@ -39,6 +39,8 @@ ONLY_THERE = {
     "streamlit": {"dashboard", "pages", "app"},
     "plotly": {"dashboard"},
     "tyro": {"cli"},
+    "timm": {"training"},
+    "tensorboard": {"training"},
 }
 SLOW_TO_LOAD = {"umap", "sklearn", "numba", "scipy", "pynndescent"}
 SOURCES = sorted([*ROOT.glob("moco_core/**/*.py"), *ROOT.glob("pages/*.py"), ROOT / "app.py"])

@@ -21,7 +21,8 @@ from moco_core.runs.schema import RunError
 from moco_core.training.distributed import Onlooker, PeerLost, joined, several
 from moco_core.training.loop import Record, train
 from moco_core.training.setup import Setup, prepare
-from moco_core.training.snapshots import TrainingError
+from moco_core.training.snapshots import Metrics, TrainingError
+from moco_core.training.tensorboard import copied_to_tensorboard
 
 
 @dataclass(frozen=True)
@@ -103,14 +104,18 @@ def _prepared(config: TrainConfig, group: Group) -> Setup:
 
 def _train(run: RunWriter, setup: Setup, stop_after: int) -> Outcome:
     leads = setup.group.rank == 0
-    with _signals() as received, _progress(run, setup.config.steps, shown=leads) as bar:
+    config = setup.config
+    copied = copied_to_tensorboard(run.path, wanted=leads and config.tensorboard)
+    with _signals() as received, _progress(run, config.steps, shown=leads) as bar, copied as copy:
 
         def on_step(step: int, record: Record | None) -> None:
             bar.update(step - bar.n)
             if record is not None:
+                copy(step, {name: value for name, value in record.items() if name != "step"})
                 bar.set_postfix_str(f"loss {record['loss']:.3f}, {record['pairs_per_s']:.0f} pairs/s")
 
-        def on_snapshot(step: int) -> None:
+        def on_snapshot(step: int, metrics: Metrics) -> None:
+            copy(step, {name: entry["value"] for name, entry in metrics.items()})
             line = tables.trace_line(Run(run.path), step) if leads else ""
             if line:
                 bar.write(line, file=sys.stderr)
