@@ -222,7 +222,7 @@ cli.main()
 def test_a_network_that_breaks_down_ends_both_ranks_with_one_line(tmp_path):
     words = ("--steps", 100, "--stop-after", 5)
     ranks = two_ranks("-c", DEAD, "train", "--runs", tmp_path, *QUICK, *words)
-    said = [rank.communicate(timeout=60)[1] for rank in ranks]
+    said = [rank.communicate(timeout=120)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [1, 1]
     (line,) = errors("".join(said))
     sentence = "embeddings are zero or not finite after step 5: lower lr or raise temperature"
