@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moco_core.config import TrainConfig
+from moco_core.config import LARS_TRUST, OPTIMIZER_MOMENTUM, TrainConfig
 
 
 def caveats(config: TrainConfig, images: int | None) -> list[str]:
@@ -24,6 +24,8 @@ def caveats(config: TrainConfig, images: int | None) -> list[str]:
             f"Warming up takes {config.warmup_steps:,} of {config.steps:,} steps: "
             "the learning rate never reaches its peak."
         )
+    if config.optimizer == "lars":
+        found += _short_steps(config)
     return found
 
 
@@ -34,3 +36,15 @@ def _too_long(config: TrainConfig, images: int) -> str:
         f"The queue of {config.queue_size:,} is longer than the {images:,} training images: each query will "
         "meet older keys of its own image among its negatives."
     )
+
+
+def _short_steps(config: TrainConfig) -> list[str]:
+    """A step of LARS is at most trust · lr / (1 − momentum) of a layer's norm: too many small ones learn nothing."""
+    reach = config.steps * config.peak_lr * LARS_TRUST / (1 - OPTIMIZER_MOMENTUM)
+    usual = 0.3 * config.batch_size / 256  # Chen et al. 2020, SimCLR
+    if reach >= 1:
+        return []
+    return [
+        f"With LARS at a learning rate of {config.peak_lr:g}, {config.steps:,} steps move a layer's weights by at most "
+        f"{reach:.2g} of their norm: raise lr or steps; a peak of 0.3·B/256 = {usual:.2g} is usual."
+    ]

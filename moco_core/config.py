@@ -20,6 +20,9 @@ FOLDER_PREFIX = "folder:"
 METHODS = ("moco", "memory-bank", "in-batch")
 ENCODERS = ("small-cnn", "resnet18", "resnet50")
 
+OPTIMIZER_MOMENTUM = 0.9  # of SGD and LARS; not the key encoder's m
+LARS_TRUST = 0.001  # trust coefficient (You et al. 2017)
+
 
 class ConfigError(ValueError):
     """A setting can't be used; the message names it, the value seen and what is accepted."""
@@ -115,6 +118,11 @@ class TrainConfig:
     ] = 0.2
     batch_size: Annotated[int, Range(2, 2**20), Doc("B: images a step.")] = 128
     steps: Annotated[int, Range(1, 10**9), Doc("Optimizer steps of the whole run.")] = 400
+    optimizer: Annotated[
+        str,
+        OneOf(("sgd", "lars")),
+        Doc("lars scales each layer's step to its weights, for large batches; lr 0.3·B/256 is usual."),
+    ] = "sgd"
     lr: Annotated[float, Range(0, 1000, open_low=True), Doc("Peak learning rate.")] = 0.06
     lr_schedule: Annotated[
         str,
@@ -191,6 +199,9 @@ class TrainConfig:
         Range(0, 10**6, open_low=True),
         Doc("Longest stretch of work, in minutes, that a crash may cost."),
     ] = 5.0
+    tensorboard: Annotated[
+        bool, Doc("Also write TensorBoard event files, to tensorboard/ in the run's folder.")
+    ] = False
     name: Annotated[str, Doc("What to call the run; empty makes a name from the settings.")] = ""
 
     def __post_init__(self) -> None:

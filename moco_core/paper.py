@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 SOURCE = "He et al. 2019, Momentum Contrast for Unsupervised Visual Representation Learning"
 
@@ -13,6 +13,27 @@ MOMENTUM_ABLATION = MappingProxyType({0.0: None, 0.9: 55.2, 0.99: 57.8, 0.999: 5
 # Section 4.1, the three ways to get negatives: what they cost against MoCo, in percentage points.
 MEMORY_BANK_LOSS = 2.6  # at equal K
 IN_BATCH_UNSCALED_LOSS = 2.0  # end-to-end at batch 1024 without linear learning-rate scaling, about
+
+
+class TracePoint(NamedTuple):
+    """What the authors' demo prints at the end of an epoch."""
+
+    epoch: int
+    loss: float | None  # mean over the epoch, nats
+    knn: float  # accuracy in %: k = 200, τ = 0.1, on the 128-d embedding
+
+
+# The output of the authors' CIFAR-10 demo, `moco_cifar10_demo.ipynb` of github.com/facebookresearch/moco (branch
+# colab-notebook): one run of 200 epochs. Its accuracy is known for the last of them, its loss is not.
+CIFAR10_TRACE = (
+    TracePoint(1, 6.96, 32.0),
+    TracePoint(5, 6.86, 38.0),
+    TracePoint(10, 5.99, 48.0),
+    TracePoint(20, 4.34, 61.4),
+    TracePoint(50, 3.19, 73.3),
+    TracePoint(100, 2.73, 78.1),
+    TracePoint(200, None, 82.6),
+)
 
 # The authors' recipes, as far as they differ from the defaults of `TrainConfig`. Those for ImageNet are of 200
 # epochs of its 1,281,167 images (5,004 steps each) and leave the folder of images to be named: v1 is He et al. 2019,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from moco_core.runs import Run
 from moco_core.theory import chance_loss
+from moco_core.trace import Milestone, deviations, milestones
 
 PIPED_WIDTH = 160  # columns when the output is no terminal
 METRICS = {
@@ -48,6 +50,46 @@ def sweep_table(runs: Sequence[Run], over: str) -> None:
     console().print(table)
 
 
+def trace_line(run: Run, step: int) -> str:
+    """What a run has reached at the end of an epoch of the authors' trace; empty at any other step."""
+    reached = next((milestone for milestone in milestones(run) if milestone.step == step), None)
+    if reached is None:
+        return ""
+    loss, knn, authors_loss, authors_knn = _trace_cells(reached)
+    return (
+        f"epoch {reached.authors.epoch}: loss {loss} (authors {authors_loss}), "
+        f"kNN {knn} % (authors {authors_knn} %)"
+    )
+
+
+def trace_table(run: Run) -> None:
+    """Print a run on the authors' task beside their trace, to stderr; nothing for any other run."""
+    reached = milestones(run)
+    if not reached:
+        return
+    table = Table("epoch", "step", "loss", "kNN, %", "loss, authors", "kNN, %, authors")
+    for milestone in reached:
+        table.add_row(str(milestone.authors.epoch), str(milestone.step), *_trace_cells(milestone))
+    config, out = run.config, console(error=True)
+    out.print(table)
+    out.print(
+        "loss: mean over the epoch, ours over its logged steps with a full queue; "
+        f"kNN: k = {config.knn_k}, τ = {config.knn_temperature:g}, on the embedding; "
+        "authors: their CIFAR-10 demo"
+    )
+    differing = deviations(config)
+    if differing:
+        out.print(escape(f"not the authors' recipe, so the comparison is loose: {', '.join(differing)}"))
+
+
+def _trace_cells(milestone: Milestone) -> list[str]:
+    values = (milestone.loss, milestone.knn, milestone.authors.loss, milestone.authors.knn)
+    return [
+        "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+        for value, digits in zip(values, (2, 1, 2, 1), strict=True)
+    ]
+
+
 def results(run: Run) -> list[str]:
     """Last loss (mean of the last tenth of the log) and newest metrics, formatted; a dash where there is none."""
     newest = run.steps[-1].metrics if run.steps else {}
@@ -66,6 +108,7 @@ def _number(value: Any) -> str:
     return str(value) if isinstance(value, int) else f"{value:.3f}"
 
 
-def console() -> Console:
-    """A console as wide as the terminal; piped output has room for every column."""
-    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+def console(*, error: bool = False) -> Console:
+    """A console as wide as the terminal, on stdout or stderr; piped output has room for every column."""
+    stream = sys.stderr if error else sys.stdout
+    return Console(stderr=error, width=None if stream.isatty() else PIPED_WIDTH)

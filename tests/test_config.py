@@ -74,6 +74,7 @@ def test_a_symmetric_loss_is_moco_s():
 
 def test_configs_of_older_runs_take_the_defaults_of_newer_fields():
     new = ("precision", "symmetric", "momentum_schedule", "head", "augmentation", "lr_schedule")
+    new += ("optimizer", "tensorboard")
     older = {name: value for name, value in TrainConfig(momentum=0.5).to_dict().items() if name not in new}
     assert TrainConfig.from_dict(older) == TrainConfig(momentum=0.5)
 

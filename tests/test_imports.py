@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FACTS = {"config", "caveats", "theory", "paper", "sphere"}
+FACTS = {"config", "caveats", "theory", "paper", "sphere", "trace"}
 MAY_IMPORT = {
     "config": set(),
     "caveats": {"config"},
     "theory": set(),
     "paper": set(),
+    "trace": {"config", "paper", "runs"},
     "sphere": set(),
     "analysis": set(),
     "runs": {"config"},
@@ -38,6 +39,8 @@ ONLY_THERE = {
     "streamlit": {"dashboard", "pages", "app"},
     "plotly": {"dashboard"},
     "tyro": {"cli"},
+    "timm": {"training"},
+    "tensorboard": {"training"},
 }
 SLOW_TO_LOAD = {"umap", "sklearn", "numba", "scipy", "pynndescent"}
 SOURCES = sorted([*ROOT.glob("moco_core/**/*.py"), *ROOT.glob("pages/*.py"), ROOT / "app.py"])

@@ -12,6 +12,7 @@ from moco_core.dashboard.figures.loss_curves import LossCurve
 from moco_core.dashboard.loaders import history
 from moco_core.runs import Run
 from moco_core.theory import chance_loss, loss_floor
+from moco_core.trace import RECIPE, authors_beside
 
 
 def logged_losses(runs: Sequence[Run]) -> list[LossCurve]:
@@ -30,9 +31,22 @@ def logged_losses(runs: Sequence[Run]) -> list[LossCurve]:
                 logged["loss"],
                 chance_loss(config.negatives),
                 loss_floor(config.negatives, config.temperature, config.dim),
+                authors_losses(run),
             )
         )
     return curves
+
+
+def authors_losses(run: Run) -> tuple[tuple[int, float], ...]:
+    """(step, loss) of the authors' trace within a run on their task; none at another K or τ, where losses differ."""
+    config = run.config
+    if (config.queue_size, config.temperature) != (RECIPE.queue_size, RECIPE.temperature):
+        return ()
+    return tuple(
+        (step, point.loss)
+        for step, point in authors_beside(run).items()
+        if step <= config.steps and point.loss is not None
+    )
 
 
 def comparable(logged: dict[str, np.ndarray], config: TrainConfig) -> dict[str, np.ndarray]:

@@ -49,6 +49,7 @@ LABELS = {
     "lr_schedule": "Learning rate schedule",
     "scale_lr": "Scale learning rate",
     "compile": "Compile encoders",
+    "tensorboard": "TensorBoard files",
 }
 STEPS = {"momentum": 0.001, "queue_size": 256, "batch_size": 32, "steps": 100}
 UNUSED = {"in-batch": ("momentum", "queue_size"), "memory-bank": ("momentum",)}  # no effect on these methods

@@ -26,6 +26,7 @@ QUEUE_FILE = "queue.safetensors"
 DRIFT_FILE = "drift.safetensors"
 RESUME_DIR = "resume"
 CACHE_DIR = "cache"
+TENSORBOARD_DIR = "tensorboard"  # a copy, which nothing reads
 STEP_PATTERN = re.compile(r"step-(\d{8,})")
 
 STATES = ("queued", "running", "finished", "stopped", "failed")

@@ -11,16 +11,18 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from moco_core import tables
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.contrast.group import Group
 from moco_core.data.images import DataError
-from moco_core.runs import RunStore, RunWriter
+from moco_core.runs import Run, RunStore, RunWriter
 from moco_core.runs.schema import RunError
 from moco_core.training.device import memory_ran_out
 from moco_core.training.distributed import Onlooker, PeerLost, joined, several
 from moco_core.training.loop import Record, train
 from moco_core.training.setup import Setup, prepare
-from moco_core.training.snapshots import TrainingError
+from moco_core.training.snapshots import Metrics, TrainingError
+from moco_core.training.tensorboard import copied_to_tensorboard
 
 OUT_OF_MEMORY = "out of memory: lower batch_size, image_size or queue_size"
 
@@ -60,8 +62,6 @@ def train_sweep(
     configs: Sequence[TrainConfig], over: str, root: Path, tag: str, projected: bool = True
 ) -> int:
     """Train the configs one after another under one tag and print their results; returns an exit code."""
-    from moco_core.tables import sweep_table
-
     if several():
         raise ConfigError("a sweep runs in one process; start `train` with torchrun for each value instead")
     paths: list[Path] = []
@@ -76,7 +76,7 @@ def train_sweep(
         if projected:
             project_newest(outcome)
     store = RunStore(root)
-    sweep_table([store[path.name] for path in paths], over)
+    tables.sweep_table([store[path.name] for path in paths], over)
     return code
 
 
@@ -84,7 +84,7 @@ def project_newest(outcome: Outcome) -> None:
     """Compute and store the newest projection of a finished run, so that it opens at once."""
     from moco_core.projections import precompute_newest
 
-    run = RunStore(outcome.path.parent)[outcome.path.name]
+    run = Run(outcome.path)
     if run.status.state == "finished":
         precompute_newest(run)
 
@@ -106,19 +106,29 @@ def _prepared(config: TrainConfig, group: Group) -> Setup:
 
 def _train(run: RunWriter, setup: Setup, stop_after: int) -> Outcome:
     leads = setup.group.rank == 0
-    with _signals() as received, _progress(run, setup.config.steps, shown=leads) as bar:
+    config = setup.config
+    copied = copied_to_tensorboard(run.path, wanted=leads and config.tensorboard)
+    with _signals() as received, _progress(run, config.steps, shown=leads) as bar, copied as copy:
 
         def on_step(step: int, record: Record | None) -> None:
             bar.update(step - bar.n)
             if record is not None:
+                copy(step, {name: value for name, value in record.items() if name != "step"})
                 bar.set_postfix_str(f"loss {record['loss']:.3f}, {record['pairs_per_s']:.0f} pairs/s")
+
+        def on_snapshot(step: int, metrics: Metrics) -> None:
+            copy(step, {name: entry["value"] for name, entry in metrics.items()})
+            line = tables.trace_line(Run(run.path), step) if leads else ""
+            if line:
+                bar.write(line, file=sys.stderr)
 
         def should_stop(step: int) -> bool:
             return bool(received) or step == stop_after
 
-        train(run, setup, on_step=on_step, should_stop=should_stop)
+        train(run, setup, on_step=on_step, on_snapshot=on_snapshot, should_stop=should_stop)
     if leads:
         _print_shares(run)
+        tables.trace_table(Run(run.path))
     return Outcome(run.path, 128 + received[0] if received else 0, leads)
 
 

@@ -1,9 +1,10 @@
 """Several processes that train one run together, as `torchrun` starts them.
 
 Each has all images and a copy of both encoders and of the dictionary, and takes its rows of every batch. What
-travels is the keys, from all to all, and the gradients, averaged in one message after the backward pass: no
-wrapper stands between the method and its encoders, one process alone runs the same code, and summing in a fixed
-order keeps resumed runs bit for bit. Process 0 alone writes; `Onlooker` is the run as the others see it.
+travels is the keys, from all to all, the gradients, averaged in one message after the backward pass, and at a
+snapshot the embeddings of the evaluation images, of which each encodes a part. No wrapper stands between the method
+and its encoders, one process alone runs the same code, and summing in a fixed order keeps resumed runs bit for bit.
+Process 0 alone writes; `Onlooker` is the run as the others see it.
 """
 
 from __future__ import annotations

@@ -12,18 +12,21 @@ from torch import Tensor, nn
 from moco_core.analysis import staleness
 from moco_core.config import TrainConfig
 from moco_core.contrast.method import Dictionary, Method
+from moco_core.training.schedule import planned_snapshots
 from moco_core.training.views import Views
 
 ANCHORS = 256  # queries whose gradients are compared, at most
 FORWARDS_A_STEP = 5  # a training step: two forward passes, a backward worth two, two augmentations worth one
 
 
-def affordable_batches(config: TrainConfig) -> int:
-    """Batches that one snapshot may re-encode within `drift_share` of the run's compute, at least two.
+def affordable_batches(config: TrainConfig, images: int) -> int:
+    """Batches that one snapshot may re-encode within `drift_share` of a run's compute, at least two.
 
     Each costs two forward passes (key and query encoder), as do the anchors.
     """
-    forwards = config.drift_share * config.steps * FORWARDS_A_STEP / (config.snapshots - 1)
+    forwards = (
+        config.drift_share * config.steps * FORWARDS_A_STEP / (len(planned_snapshots(config, images)) - 1)
+    )
     return max(2, int(forwards / 2) - 1)
 
 
@@ -40,7 +43,8 @@ def measure_drift(method: Method, views: Views, config: TrainConfig, step: int) 
     if dictionary is None or len(dictionary.keys) == 0 or config.drift_share == 0:
         return {}
     with frozen_statistics(method.query), frozen_statistics(method.key):
-        slots, fresh, lagged, again = _re_encode(method, views, dictionary, affordable_batches(config))
+        most = affordable_batches(config, len(views.images))
+        slots, fresh, lagged, again = _re_encode(method, views, dictionary, most)
         coming = views.batch(step + 1)
         query = method.encode_queries(views.view(coming, step + 1, 0))[:ANCHORS]
         positive = method.encode_keys(views.view(coming, step + 1, 1), step + 1)[:ANCHORS]

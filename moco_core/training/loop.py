@@ -15,9 +15,10 @@ from moco_core.contrast.method import Method, Scored, readouts
 from moco_core.contrast.moco import encoder_gap
 from moco_core.runs import RunStore, RunWriter
 from moco_core.training.device import device_name, keep_freed_memory
-from moco_core.training.schedule import learning_rate, momentum, snapshot_steps
+from moco_core.training.optimizer import build_optimizer, set_learning_rate
+from moco_core.training.schedule import learning_rate, momentum, planned_snapshots
 from moco_core.training.setup import Setup
-from moco_core.training.snapshots import Snapshots, TrainingError
+from moco_core.training.snapshots import Metrics, Snapshots, TrainingError
 from moco_core.training.state import pack, unpack
 
 HEARTBEAT_SECONDS = 1.0
@@ -30,11 +31,13 @@ def train(
     setup: Setup,
     *,
     on_step: Callable[[int, Record | None], None] = lambda step, record: None,
+    on_snapshot: Callable[[int, Metrics], None] = lambda step, metrics: None,
     should_stop: Callable[[int], bool] = lambda step: False,
 ) -> str:
     """Train `run` from its newest resume state, or from the start, to its last step; returns its end state.
 
-    `on_step` is told each step and, where one was logged, its record. When `should_stop(step)` is true after
+    `on_step` is told each step and, where one was logged, its record; `on_snapshot` each step whose snapshot has just
+    been written, and its metrics. When `should_stop(step)` is true after
     a step, a snapshot and a resume state are written and the run ends as `stopped`. Several processes all call
     this, with the same config; it is enough that one of them should stop. Raises `TrainingError` when the loss is
     no longer finite, and `PeerLost` when another process has ended.
@@ -42,11 +45,9 @@ def train(
     config = setup.config
     keep_freed_memory()
     views, method, group = setup.views, setup.method(), setup.group
-    optimizer = torch.optim.SGD(
-        method.query.parameters(), lr=config.lr, momentum=0.9, weight_decay=config.weight_decay, fused=True
-    )
+    optimizer = build_optimizer(config, method.query)
     snapshots = Snapshots(run, config, views, setup.held_out, setup.device)
-    planned = set(snapshot_steps(config.steps, config.snapshots))
+    planned = set(planned_snapshots(config, len(setup.train)))
     start = _restore(run, method, optimizer, group)
     if config.compile:
         method.query.compile()
@@ -57,7 +58,7 @@ def train(
     if start == 0:
         _describe(run, setup, method)
         snapshots.describe_eval_set()
-        snapshots.take(method, 0)
+        on_snapshot(0, snapshots.take(method, 0))
     interval_began, interval_pairs = clock(), 0
     last_heartbeat = last_saved = clock()
     pending: list[Record] = []
@@ -72,7 +73,7 @@ def train(
         scored = method.score(view_q, view_k, indices, step)
         filled = method.filled
         lr = learning_rate(config, step)
-        optimizer.param_groups[0]["lr"] = lr
+        set_learning_rate(optimizer, lr)
         optimizer.zero_grad(set_to_none=True)
         scored.loss.backward()
         group.average_gradients(method.query.parameters())
@@ -95,7 +96,7 @@ def train(
             run.set_status(step=step)
             last_heartbeat = clock()
         if due:
-            snapshots.take(method, step)
+            on_snapshot(step, snapshots.take(method, step))
         if due or clock() - last_saved > 60 * config.checkpoint_minutes:
             run.append_history(pending)
             pending.clear()
@@ -135,7 +136,7 @@ def _record(method: Method, scored: Scored, step: int, lr: float, filled: int) -
     }
 
 
-def _restore(run: RunWriter, method: Method, optimizer: torch.optim.SGD, group: Group) -> int:
+def _restore(run: RunWriter, method: Method, optimizer: torch.optim.Optimizer, group: Group) -> int:
     """Load the newest readable resume state; returns its step, 0 when there is none."""
     saved = RunStore(run.path.parent)[run.run_id].resume_state() if group.rank == 0 else None
     arrays, step = group.share((saved.arrays("state.safetensors"), saved.step) if saved else ({}, 0))

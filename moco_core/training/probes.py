@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from moco_core.analysis.neighbors import knn_predict
+from moco_core.contrast.group import Group
 from moco_core.data.augment import plain
 from moco_core.data.images import Images
 from moco_core.nets.encoder import Encoder
@@ -35,6 +38,32 @@ def embed(encoder: Encoder, images: torch.Tensor, device: torch.device) -> Embed
         embeddings.append(z.float().cpu())
     encoder.train(was_training)
     return Embedded(torch.cat(features).numpy(), torch.cat(embeddings).numpy())
+
+
+def embed_together(
+    encoder: Encoder,
+    images: Callable[[slice], torch.Tensor],
+    count: int,
+    device: torch.device,
+    group: Group,
+) -> Embedded:
+    """`embed` of N = `count` ≥ 1 images, each process encoding a part; the result is the same in all of them.
+
+    `images` gives those of a slice. The parts are equally long, as gathering needs them: where N doesn't divide,
+    the last ones begin earlier and overlap. Raises `PeerLost` when another process has ended.
+    """
+    length = math.ceil(count / group.size)
+    starts = [min(rank * length, count - length) for rank in range(group.size)]
+    parts = [slice(start, start + length) for start in starts]
+    own = embed(encoder, images(parts[group.rank]), device)
+
+    def joined(rows: np.ndarray) -> np.ndarray:
+        whole = np.empty((count, *rows.shape[1:]), rows.dtype)
+        for part, block in zip(parts, group.gather(torch.from_numpy(rows)).split(length), strict=True):
+            whole[part] = block.numpy()
+        return whole
+
+    return Embedded(joined(own.features), joined(own.embeddings))
 
 
 def spread_out(images: Images, most: int) -> torch.Tensor:

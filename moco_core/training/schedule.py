@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from moco_core.config import TrainConfig
+from moco_core.trace import authors_steps
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
@@ -32,6 +33,15 @@ def momentum(config: TrainConfig, step: int) -> float:
     if config.momentum_schedule == "constant":
         return config.momentum
     return 1 - (1 - config.momentum) * (math.cos(math.pi * (step - 1) / config.steps) + 1) / 2
+
+
+def planned_snapshots(config: TrainConfig, images: int) -> list[int]:
+    """Steps of a run on `images` images that end with a snapshot: `snapshot_steps`, and the authors' if it is theirs.
+
+    A run on the task of the authors' trace takes one at each of its epochs, so that the two can be compared.
+    """
+    authors = [step for step in authors_steps(config, images) if step <= config.steps]
+    return sorted({*snapshot_steps(config.steps, config.snapshots), *authors})
 
 
 def snapshot_steps(steps: int, count: int) -> list[int]:

@@ -21,7 +21,9 @@ from moco_core.data.images import Images, ImageSet
 from moco_core.nets.encoder import build_encoder
 from moco_core.nets.norm import GROUPS
 from moco_core.training.device import pick_device
+from moco_core.training.optimizer import lars
 from moco_core.training.probes import spread_out
+from moco_core.training.tensorboard import summary_writer
 from moco_core.training.views import Views
 
 SMALLEST_IMAGE = 8
@@ -96,6 +98,10 @@ def prepare(config: TrainConfig, group: Group | None = None) -> Setup:
     """Find the device and load the images; raises `ConfigError` or `DataError` with what to change."""
     group = group or Group()
     device = pick_device(config.device, group)
+    if config.tensorboard:
+        summary_writer()
+    if config.optimizer == "lars":
+        lars()
     if config.threads:
         torch.set_num_threads(config.threads)
     train, held_out = sources.open_images(config.dataset, None, config.image_size or None, config.storage)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +18,21 @@ from moco_core.data.images import ImageSet
 from moco_core.nets.encoder import Encoder
 from moco_core.runs import RunWriter, schema
 from moco_core.training.drift import measure_drift
-from moco_core.training.probes import Embedded, embed, knn_accuracy, linear_probe, spread_out
+from moco_core.training.probes import Embedded, embed_together, knn_accuracy, linear_probe, spread_out
 from moco_core.training.views import Views
 
 MOST_SLOTS = 65536  # slots of the dictionary that a snapshot stores; of more, this many evenly over age
 SECOND_VIEW = 2  # the draw of the evaluation set's augmented view; training uses 0 and 1
 
 Metrics = dict[str, dict[str, Any]]
+
+
+class Bank(NamedTuple):
+    """Labelled training images as the query encoder sees them."""
+
+    features: np.ndarray  # N×F
+    embeddings: np.ndarray  # N×D, unit length
+    labels: np.ndarray  # N int64
 
 
 class TrainingError(RuntimeError):
@@ -52,14 +61,14 @@ class Snapshots:
     def take(self, method: Method, step: int) -> Metrics:
         """Measure and write the state after `step`; returns its metrics.
 
-        Of several processes, process 0 does this, and the others encode their rows for its staleness.
-        Raises `TrainingError` when the encoder has broken down and its embeddings have no direction.
+        Several processes share the encoding; process 0 measures and writes, and the others return nothing.
+        Raises `TrainingError` in all of them when the encoder has broken down and its embeddings have no
+        direction.
         """
-        if method.group.rank:
-            measure_drift(method, self.views, self.config, step)
-            return {}
         began = time.perf_counter()
-        query = embed(method.query, self.held_out.images, self.device)
+        _take_statistics_of_process_0(method)
+        as_they_are = self.held_out.images.__getitem__
+        query = self._embed(method, method.query, as_they_are)
         if not np.linalg.norm(query.embeddings, axis=1).min() > 0:
             raise TrainingError(
                 f"embeddings are zero or not finite after step {step}: lower lr or raise temperature"
@@ -67,9 +76,12 @@ class Snapshots:
         drift_began = time.perf_counter()
         drift = measure_drift(method, self.views, self.config, step)
         self.drift_seconds += time.perf_counter() - drift_began
-        key = query if method.key is method.query else embed(method.key, self.held_out.images, self.device)
-        second_view = embed(method.query, self._second_view(), self.device)
-        metrics = self._metrics(method.query, query, second_view.embeddings, drift, step)
+        key = query if method.key is method.query else self._embed(method, method.key, as_they_are)
+        second_view = self._embed(method, method.query, self._second_view)
+        bank = self._bank(method)
+        if method.group.rank:
+            return {}
+        metrics = self._metrics(query, second_view.embeddings, bank, drift, step)
         files: dict[str, dict[str, np.ndarray]] = {
             schema.WEIGHTS_FILE: weights(method),
             schema.EMBEDDINGS_FILE: {
@@ -90,9 +102,35 @@ class Snapshots:
         self.seconds += time.perf_counter() - began
         return metrics
 
-    def _second_view(self) -> torch.Tensor:
-        images = self.held_out.images.to(self.device)
-        return augment(images, preset=self.views.preset, seed=self.config.seed, step=0, view=SECOND_VIEW)
+    def _embed(
+        self,
+        method: Method,
+        encoder: Encoder,
+        images: Callable[[slice], torch.Tensor],
+        count: int | None = None,
+    ) -> Embedded:
+        return embed_together(encoder, images, count or len(self.held_out), self.device, method.group)
+
+    def _second_view(self, part: slice) -> torch.Tensor:
+        images = self.held_out.images[part].to(self.device)
+        return augment(
+            images,
+            preset=self.views.preset,
+            seed=self.config.seed,
+            step=0,
+            view=SECOND_VIEW,
+            offset=part.start,
+        )
+
+    def _bank(self, method: Method) -> Bank | None:
+        """The labelled training images that vote, embedded; None where fewer than two know their class."""
+        train = self.views.images
+        rows = spread_out(train, self.config.bank_size)
+        rows = rows[train.labels.cpu()[rows] >= 0]
+        if len(rows) < 2 or (self.held_out.labels >= 0).sum() < 2:
+            return None
+        embedded = self._embed(method, method.query, lambda part: train.subset(rows[part]).images, len(rows))
+        return Bank(*embedded, train.labels.cpu()[rows].numpy())
 
     def _stored_keys(self, method: Method) -> dict[str, np.ndarray]:
         dictionary = method.dictionary()
@@ -113,9 +151,9 @@ class Snapshots:
 
     def _metrics(
         self,
-        encoder: Encoder,
         query: Embedded,
         second_view: np.ndarray,
+        bank: Bank | None,
         drift: dict[str, np.ndarray],
         step: int,
     ) -> Metrics:
@@ -144,20 +182,14 @@ class Snapshots:
                 "filled": int(drift["filled"]),
                 "anchors": int(drift["anchors"]),
             }
-        return metrics | self._class_metrics(encoder, query, labels, step)
+        return metrics if bank is None else metrics | self._class_metrics(query, bank, labels, step)
 
-    def _class_metrics(self, encoder: Encoder, query: Embedded, labels: np.ndarray, step: int) -> Metrics:
-        """What needs labels; empty for unlabelled images."""
-        train = self.views.images
-        rows = spread_out(train, self.config.bank_size)
-        rows = rows[train.labels.cpu()[rows] >= 0]
+    def _class_metrics(self, query: Embedded, bank: Bank, labels: np.ndarray, step: int) -> Metrics:
+        """What needs labels."""
         known = labels >= 0
-        if len(rows) < 2 or known.sum() < 2:
-            return {}
-        bank = embed(encoder, train.subset(rows).images, self.device)
-        bank_labels, held_out_labels = train.labels.cpu()[rows].numpy(), labels[known]
-        k, temperature = min(self.config.knn_k, len(rows)), self.config.knn_temperature
-        count = {"bank": len(rows), "count": int(known.sum())}
+        bank_labels, held_out_labels = bank.labels, labels[known]
+        k, temperature = min(self.config.knn_k, len(bank_labels)), self.config.knn_temperature
+        count = {"bank": len(bank_labels), "count": int(known.sum())}
         metrics: Metrics = {}
         for name, layer, space, held_out in (
             ("knn", "projector", bank.embeddings, query.embeddings[known]),
@@ -177,6 +209,16 @@ class Snapshots:
                 **count,
             }
         return metrics
+
+
+def _take_statistics_of_process_0(method: Method) -> None:
+    """Evaluate everywhere with the batch-norm statistics that process 0 writes beside the weights.
+
+    Each process counts its own while it trains, by the rows that it sees; training doesn't read them.
+    """
+    buffers = list(method.buffers())
+    for buffer, shared in zip(buffers, method.group.share([b.cpu() for b in buffers]), strict=True):
+        buffer.copy_(shared)
 
 
 def weights(method: Method) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from moco_core.training.snapshots import weights
 BUFFER = "momentum_buffer"
 
 
-def pack(method: Method, optimizer: torch.optim.SGD) -> dict[str, np.ndarray]:
+def pack(method: Method, optimizer: torch.optim.Optimizer) -> dict[str, np.ndarray]:
     """Arrays named `query.*`, `key.*`, `dictionary.*` and `optimizer.<parameter number>`."""
     arrays = weights(method)
     arrays |= {f"dictionary.{name}": t.cpu().numpy() for name, t in method.dictionary_state().items()}
@@ -27,7 +27,7 @@ def pack(method: Method, optimizer: torch.optim.SGD) -> dict[str, np.ndarray]:
     return arrays
 
 
-def unpack(arrays: dict[str, np.ndarray], method: Method, optimizer: torch.optim.SGD) -> None:
+def unpack(arrays: dict[str, np.ndarray], method: Method, optimizer: torch.optim.Optimizer) -> None:
     """Put the arrays of `pack` back in place; `RunError` when they belong to another network."""
     groups: dict[str, dict[str, Tensor]] = {"query": {}, "key": {}, "dictionary": {}, "optimizer": {}}
     for name, array in arrays.items():
@@ -47,5 +47,5 @@ def unpack(arrays: dict[str, np.ndarray], method: Method, optimizer: torch.optim
         optimizer.state[parameter][BUFFER] = laid_out_alike.copy_(buffer)
 
 
-def _parameters(optimizer: torch.optim.SGD) -> list[Tensor]:
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -48,6 +48,23 @@ def write_pickle(path: Path, content: Any) -> str:
     return hashlib.md5(path.read_bytes()).hexdigest()
 
 
+def write_cifar10(root: Path, *, train: int = 40, test: int = 10) -> dict[str, Any]:
+    """Files in the format of CIFAR-10, of noise; returns the attributes by which torchvision's class finds them."""
+    generator = np.random.default_rng(1)
+    folder = root / "cifar-10-batches-py"
+    sums = {}
+    for name, count in (("data_batch_1", train), ("test_batch", test)):
+        pixels = generator.integers(0, 256, (count, 3 * 32 * 32), dtype=np.uint8)
+        content = {"data": pixels, "labels": [i % 10 for i in range(count)]}
+        sums[name] = write_pickle(folder / name, content)
+    meta = write_pickle(folder / "batches.meta", {"label_names": [f"class {i}" for i in range(10)]})
+    return {
+        "train_list": [["data_batch_1", sums["data_batch_1"]]],
+        "test_list": [["test_batch", sums["test_batch"]]],
+        "meta": {"filename": "batches.meta", "key": "label_names", "md5": meta},
+    }
+
+
 def write_images(root: Path, *names: str, size: tuple[int, int] = (12, 12), mode: str = "RGB") -> None:
     """An image of noise, different in each, under every name."""
     for i, name in enumerate(names):

@@ -27,6 +27,12 @@ def test_nothing_to_say_about_the_defaults() -> None:
         (100, {"queue_size": 64}, "A batch of 128 can't be drawn from 100 training images"),
         (None, {"queue_size": 100}, "A batch of 128 keys doesn't fit a queue of 100"),
         (None, {"warmup_steps": 400}, "Warming up takes 400 of 400 steps"),
+        (
+            None,
+            {"optimizer": "lars"},
+            "of 0.06, 400 steps move a layer's weights by at most 0.24 of their norm",
+        ),
+        (None, {"optimizer": "lars", "batch_size": 512}, "a peak of 0.3·B/256 = 0.6 is usual"),
     ],
 )
 def test_each_caveat(images: int | None, config: dict[str, object], part: str) -> None:
@@ -37,6 +43,7 @@ def test_none_where_they_do_not_apply() -> None:
     assert said(1024) == []
     assert said(None, queue_size=10**6) == []
     assert said(200, method="in-batch") == []
+    assert said(None, optimizer="lars", lr=0.6) == []
 
 
 def test_images_are_counted_as_the_newest_run_found_them(tmp_path: Path) -> None:

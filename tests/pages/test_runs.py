@@ -1,5 +1,6 @@
 """The runs page: the table, its filter, and what can be done with selected runs."""
 
+import json
 import math
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import pytest
 
 from moco_core.config import TrainConfig
 from moco_core.dashboard.figures.loss_curves import loss_curves
-from moco_core.dashboard.losses import comparable, logged_losses, loss_rows
+from moco_core.dashboard.losses import authors_losses, comparable, logged_losses, loss_rows
 from moco_core.dashboard.runs_table import matching, newest_metric, runs_table, selected_ids, sparkline
 from moco_core.jobs import this_host
-from moco_core.runs import RunStore, RunWriter
+from moco_core.paper import RECIPES
+from moco_core.runs import RunStore, RunWriter, schema
 from tests.framed import button, framed, open_app, texts
 from tests.jobs.conftest import root, status, wait_for_state
 from tests.synthetic import write_run
@@ -177,6 +179,31 @@ def test_loss_curves_of_selected_runs_and_of_the_newest_sweep(root: Path) -> Non
     assert [trace.name for trace in figure.data] == ["m=0.99", "m=0.9"]
     levels = [annotation.text for annotation in figure.layout.annotations]
     assert levels == ["chance 3.50", f"floor {curves[0].floor:.2f}"]  # equal K and τ: one line each
+
+
+def test_the_authors_losses_stand_beside_a_run_on_their_task(root: Path) -> None:
+    theirs = {
+        **RECIPES["moco-cifar10"],
+        "batch_size": 50,
+        "queue_size": 4096,
+    }  # 500 images: 10 steps an epoch
+    writer = RunWriter.create(root, TrainConfig(**{**theirs, "steps": 100}, name="demo"))
+    writer.describe(dataset={"name": "cifar10", "train": 500})
+    logged = {key: 1.0 for key in schema.HISTORY_KEYS} | {"filled": 4096.0}
+    writer.append_history([{**logged, "step": step, "loss": 5.0} for step in (10, 50, 100)])
+    write_run(root, "another task")
+    RunWriter.create(root, TrainConfig(**{**theirs, "temperature": 0.2}, name="another τ")).describe(
+        dataset={"train": 500}
+    )
+    curves = logged_losses(list(RunStore(root)))
+    figure = loss_curves(curves)
+    (authors,) = [trace for trace in figure.data if trace.name == "authors (He et al.)"]
+    assert (list(authors.x), list(authors.y)) == ([10, 50, 100], [6.96, 6.86, 5.99])
+    assert {trace.name for trace in figure.data} == {"demo", "another task", "authors (He et al.)"}
+    assert authors_losses(RunStore(root)["another"]) == ()
+    damaged = json.loads((root / "demo" / "run.json").read_text()) | {"dataset": {"train": "many"}}
+    (root / "demo" / "run.json").write_text(json.dumps(damaged))
+    assert authors_losses(RunStore(root)["demo"]) == ()
 
 
 def test_curves_at_different_k_each_get_their_lines(root: Path) -> None:

@@ -32,6 +32,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "moco-odd-queue": {"queue_size": 23},
     "memory-bank": {"method": "memory-bank"},
     "in-batch": {"method": "in-batch"},
+    "odd-evaluation": {"eval_size": 41, "bank_size": 61},
+    "unlabelled": {"dataset": "folder:IMAGES/a", "image_size": 12, "eval_size": 3},
     "in-memory": {"dataset": "folder:IMAGES", "image_size": 12, "storage": "memory"},
     "streamed": {"dataset": "folder:IMAGES", "image_size": 12, "storage": "stream"},
     "bare-moco": {**BARE, "momentum": 0.9},

@@ -12,17 +12,20 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import torch
 from PIL import Image
 
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.contrast.group import Group
 from moco_core.data.augment import preset_for
 from moco_core.nets.encoders import BACKBONES
-from moco_core.runs import RunStore, RunWriter
+from moco_core.runs import RunStore, RunWriter, schema
 from moco_core.runs.verify import damage
 from moco_core.training.distributed import Onlooker
 from moco_core.training.loop import train
+from moco_core.training.probes import embed, embed_together
 from moco_core.training.setup import prepare
+from moco_core.training.snapshots import Snapshots
 from moco_core.training.views import Views
 from tests.training.ranks import RUNS, without_batch_norm
 from tests.training.small import SMALL, assert_identical
@@ -128,6 +131,105 @@ def test_keys_are_encoded_again_in_the_parts_that_they_were_made_in(together, na
 def test_processes_that_read_their_rows_from_disk_train_the_same(together):
     runs = RunStore(together)
     assert_identical(runs["in-memory"], runs["streamed"])
+
+
+def test_what_two_processes_measure_together_is_what_one_measures(together, tmp_path):
+    """Batch norm's running statistics differ between processes; those written are what all evaluate with."""
+    both = RunStore(together)["odd-evaluation"]
+    for theirs in both.steps:
+        setup = prepare(both.config)
+        method = setup.method()
+        arrays = theirs.arrays(schema.WEIGHTS_FILE)
+        state = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        assert set(method.load_state_dict(state).unexpected_keys) == set()
+        writer = RunWriter.create(tmp_path, both.config)
+        Snapshots(writer, both.config, setup.views, setup.held_out, setup.device).take(method, theirs.step)
+        (ours,) = RunStore(tmp_path)[writer.run_id].steps
+        assert ours.query.shape == (41, 8)
+        for space in ("query", "key", "second_view", "features"):
+            np.testing.assert_allclose(getattr(theirs, space), getattr(ours, space), atol=1e-6, err_msg=space)
+        assert set(theirs.metrics) - set(ours.metrics) <= {"k_star"}
+        assert ours.metrics["knn"]["bank"] == 61
+        for name, entry in ours.metrics.items():
+            if name == "collapse":
+                assert theirs.metrics[name]["verdict"] == entry["verdict"]
+            assert theirs.metrics[name] | {"value": 0, "reason": ""} == entry | {"value": 0, "reason": ""}
+            assert theirs.metrics[name]["value"] == pytest.approx(entry["value"], rel=1e-6, abs=1e-6), name
+
+
+def test_where_labels_are_missing_all_processes_leave_out_the_same(together):
+    newest = RunStore(together)["unlabelled"].steps[-1]
+    assert newest.step == 12
+    assert "alignment" in newest.metrics
+    assert "knn" not in newest.metrics
+
+
+class Shares(Group):
+    """Process `rank` of `size`, which notes what it gathers and is given `answers` instead."""
+
+    def __init__(self, rank: int, size: int, answers: list[torch.Tensor] | None = None) -> None:
+        self.rank, self.size, self.answers = rank, size, answers
+        self.sent: list[torch.Tensor] = []
+
+    def gather(self, rows: torch.Tensor) -> torch.Tensor:
+        self.sent.append(rows)
+        return self.answers[len(self.sent) - 1] if self.answers else torch.cat([rows] * self.size)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 40, 41])
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_any_number_of_images_is_shared_evenly(count, size):
+    setup = prepare(TrainConfig(**SMALL | {"eval_size": 50}))
+    encoder, images = setup.method().query, setup.held_out.images[:count]
+    asked: list[int] = []
+
+    def some(part: slice) -> torch.Tensor:
+        asked.append(part.stop - part.start)
+        return images[part]
+
+    groups = [Shares(rank, size) for rank in range(size)]
+    for group in groups:
+        embed_together(encoder, some, count, setup.device, group)
+    assert asked == [-(-count // size)] * size
+    answers = [torch.cat(sent) for sent in zip(*(group.sent for group in groups), strict=True)]
+    whole = embed(encoder, images, setup.device)
+    for rank in range(size):
+        shared = embed_together(encoder, some, count, setup.device, Shares(rank, size, answers))
+        for ours, expected in zip(shared, whole, strict=True):
+            assert ours.shape == expected.shape
+            np.testing.assert_allclose(ours, expected, atol=0 if size == 1 else 1e-6)
+
+
+DEAD = """
+import torch
+from moco_core import cli
+from moco_core.contrast.moco import MoCo
+
+remember = MoCo.remember
+
+@torch.no_grad()
+def then_die(method, keys, samples, labels, step):
+    remember(method, keys, samples, labels, step)
+    if step == 5:
+        for parameter in method.query.parameters():
+            parameter.zero_()
+
+MoCo.remember = then_die
+cli.main()
+"""
+
+
+def test_a_network_that_breaks_down_ends_both_ranks_with_one_line(tmp_path):
+    words = ("--steps", 100, "--stop-after", 5)
+    ranks = two_ranks("-c", DEAD, "train", "--runs", tmp_path, *QUICK, *words)
+    said = [rank.communicate(timeout=120)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [1, 1]
+    (line,) = errors("".join(said))
+    sentence = "embeddings are zero or not finite after step 5: lower lr or raise temperature"
+    assert sentence in line
+    (run,) = RunStore(tmp_path)
+    assert (run.status.state, run.status.error) == ("failed", sentence)
+    assert [checkpoint.step for checkpoint in run.steps][-1] < 5
 
 
 def test_processes_normalise_over_their_own_parts(together, tmp_path):

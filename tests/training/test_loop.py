@@ -33,6 +33,7 @@ def test_another_seed_gives_other_weights(tmp_path):
         {"symmetric": True},
         {"symmetric": True, "batch_norm": "split", "precision": "bf16", "momentum_schedule": "cosine"},
         {"momentum_schedule": "cosine"},
+        {"optimizer": "lars", "lr": 0.6, "batch_norm": "split"},
     ],
 )
 @pytest.mark.parametrize("stop_after", [1, 7])

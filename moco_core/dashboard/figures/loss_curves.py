@@ -25,10 +25,14 @@ class LossCurve:
     loss: np.ndarray  # L
     chance: float
     floor: float
+    authors: tuple[tuple[int, float], ...] = ()  # (step, loss) of the authors' trace, on their task
 
 
 def loss_curves(curves: Sequence[LossCurve]) -> go.Figure:
-    """One line a run; a dashed line at each chance level and a dotted one at each floor among them."""
+    """One line a run; a dashed line at each chance level and a dotted one at each floor among them.
+
+    Where a run is on the task of the authors' trace, their losses are marked.
+    """
     figure = go.Figure()
     for number, curve in enumerate(curves):
         figure.add_scatter(
@@ -42,6 +46,17 @@ def loss_curves(curves: Sequence[LossCurve]) -> go.Figure:
                 "width": 2,
             },
             hovertemplate="step %{x:,}: %{y:.3f} nats",
+        )
+    authors = sorted({point for curve in curves for point in curve.authors})
+    if authors:
+        step, loss = zip(*authors, strict=True)
+        figure.add_scatter(
+            x=step,
+            y=loss,
+            mode="markers",
+            name="authors (He et al.)",
+            marker={"color": GUIDE, "symbol": "diamond", "size": 9},
+            hovertemplate="step %{x:,}: %{y:.2f} nats, mean over the epoch",
         )
     _levels(figure, "chance", "dash", {(curve.chance, curve.name) for curve in curves})
     _levels(figure, "floor", "dot", {(curve.floor, curve.name) for curve in curves})
