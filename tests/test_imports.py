@@ -38,8 +38,9 @@ ONLY_THERE = {
     "streamlit": {"dashboard", "pages", "app"},
     "plotly": {"dashboard"},
     "tyro": {"cli"},
+    "submitit": {"jobs"},
 }
-SLOW_TO_LOAD = {"umap", "sklearn", "numba", "scipy", "pynndescent"}
+SLOW_TO_LOAD = {"umap", "sklearn", "numba", "scipy", "pynndescent", "submitit"}
 SOURCES = sorted([*ROOT.glob("moco_core/**/*.py"), *ROOT.glob("pages/*.py"), ROOT / "app.py"])
 
 
