@@ -75,19 +75,19 @@ def resume(root: Path, run_id: str, options: Mapping[str, Any] | None = None, pr
     be read.
     """
     desk = SlurmDesk(root)
-    run = RunWriter(desk.root / run_id)
-    before = run.status
-    if before.state not in ("stopped", "failed"):
-        raise JobError(f"{run_id} is {before.state}; only a stopped or failed run can go on")
-    if _unavailable():
-        command = f"python -m moco_core train --resume {run_id}"
-        raise JobError(
-            f"{run_id} would go on as a SLURM job: {_unavailable()}; `{command}` trains it on this machine"
-        )
-    last = desk.job(run_id)
+    with desk.key():
+        run, last = RunWriter(desk.root / run_id), desk.job(run_id)
+        before = run.status
+        if before.state not in ("stopped", "failed"):
+            raise JobError(f"{run_id} is {before.state}; only a stopped or failed run can go on")
+        if _unavailable():
+            command = f"python -m moco_core train --resume {run_id}"
+            raise JobError(
+                f"{run_id} would go on as a SLURM job: {_unavailable()}; `{command}` trains it on this machine"
+            )
+        run.set_status(state="queued", error="", host=this_host(), pid=None, pid_started=None)
     if not options:
         options = last.options if last else {}
-    run.set_status(state="queued", error="", host=this_host(), pid=None, pid_started=None)
     try:
         _submit(desk, [run_id], run_id, options, project)
     except (JobError, OSError):
@@ -170,8 +170,9 @@ def _noted(desk: SlurmDesk, ids: Sequence[str], options: Mapping[str, Any]) -> I
     try:
         yield
     except (JobError, OSError):
-        for run_id, job in before.items():
-            desk.put(job) if job else desk.forget(run_id)
+        with desk.key():
+            for run_id, job in before.items():
+                desk.put(job) if job else desk.forget(run_id)
         raise
 
 

@@ -13,7 +13,8 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -47,30 +48,39 @@ class Training:
         from submitit.helpers import TorchDistributedEnvironment
 
         here = JobEnvironment()
+        leads = here.global_rank == 0
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
-        if not self._take_up(here.job_id, leads=here.global_rank == 0):
-            return
-        TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
-        code = self._train(getattr(signal, f"SIG{here.USR_SIG}"))
-        if here.global_rank == 0:
+        with _held_back(getattr(signal, f"SIG{here.USR_SIG}")):
+            if not self._take_up(here.job_id, leads=leads):
+                return
+            TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
+            self._child = self._start()
+        if self._signals:
+            self._child.terminate()
+        code = self._child.wait()
+        if leads:
             self._record_end(here.paths.stderr, code)
         if code and not self._signals:
             sys.exit(code if code > 0 else 128 - code)
 
     def checkpoint(self) -> Any:
-        """Have a checkpoint written, put the run back in the queue and return what the requeued job is to call."""
+        """Have a checkpoint written, put the run back in the queue and return what the requeued job is to call.
+
+        None, which keeps the job from being requeued, when the run has ended or was asked to.
+        """
         from submitit.helpers import DelayedSubmission
 
         if self._child is not None and self._child.returncode is None:
             self._child.terminate()
-            os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)  # `wait` is under way below
+            os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)  # `wait` is under way above
         desk = SlurmDesk(self.root)
         with desk.key():
             run, job = RunWriter(self.root / self.run_id), desk.job(self.run_id)
-            if run.status.state == "stopped" and job is not None and not job.stopping:
-                desk.put(dataclasses.replace(job, host=""))
-                run.set_status(state="queued", pid=None, pid_started=None)
+            if run.status.state not in ("queued", "stopped") or job is None or job.stopping:
+                return None
+            desk.put(dataclasses.replace(job, host=""))
+            run.set_status(state="queued", pid=None, pid_started=None)
         return DelayedSubmission(dataclasses.replace(self))
 
     def _take_up(self, job_id: str, *, leads: bool) -> bool:
@@ -80,29 +90,18 @@ class Training:
             job = desk.job(self.run_id)
             if job is None or job.job_id not in ("", job_id):  # another one was submitted since
                 return False
-            if not _is_wanted(RunWriter(self.root / self.run_id).status):
+            if job.stopping or not _is_wanted(RunWriter(self.root / self.run_id).status):
                 return False
             if leads:
                 desk.put(dataclasses.replace(job, job_id=job_id, host=this_host()))
         return True
 
-    def _train(self, preemption: signal.Signals) -> int:
-        """Train in a child process; returns its exit code."""
+    def _start(self) -> subprocess.Popen[bytes]:
         own = {"TQDM_DISABLE": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": search_path()}
         if "SLURM_GPUS_PER_TASK" in os.environ:  # the task sees its own GPU alone
             own["LOCAL_RANK"] = "0"
-        signal.pthread_sigmask(
-            signal.SIG_BLOCK, {preemption}
-        )  # SLURM may send it to the child too: it's not for it
-        self._child = subprocess.Popen(
-            [*self.trainer, "--resume", self.run_id, "--runs", str(self.root)],
-            stdin=subprocess.DEVNULL,
-            env=os.environ | own,
-        )
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {preemption})
-        if self._signals:
-            self._child.terminate()
-        return self._child.wait()
+        command = [*self.trainer, "--resume", self.run_id, "--runs", str(self.root)]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=os.environ | own)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self._signals.append(number)
@@ -127,6 +126,16 @@ class Training:
 def search_path() -> str:
     """PYTHONPATH with the folder of this package in front, whatever the working directory."""
     return os.pathsep.join(filter(None, (str(PACKAGE_FOLDER), os.environ.get("PYTHONPATH"))))
+
+
+@contextmanager
+def _held_back(number: signal.Signals) -> Iterator[None]:
+    """Have a signal wait, as it does for good in processes started meanwhile: SLURM may send it to them too."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
 
 
 def _is_wanted(status: RunStatus) -> bool:

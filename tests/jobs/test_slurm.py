@@ -349,6 +349,18 @@ def test_a_preempted_job_that_slurm_starts_again_goes_on(root: Path, cluster: Pa
     assert [what for what, _ in events(root)] == ["start", "end", "start", "end"]
 
 
+def test_a_stopped_job_that_is_started_again_does_nothing(root: Path, cluster: Path) -> None:
+    run_id = submit(root, "long")
+    wait_for(lambda: status(root, run_id).step > 2)
+    jobs.stop(root, run_id)
+    ended(cluster, "101")
+    fake_slurm._put(cluster, "101", state="PENDING", restarts=1)
+    fake_slurm._start(cluster, "101")
+    assert ended(cluster, "101") == "COMPLETED"
+    assert status(root, run_id).state == "stopped"
+    assert [what for what, _ in events(root)] == ["start", "end"]
+
+
 # What can't be
 
 
