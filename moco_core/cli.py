@@ -37,7 +37,8 @@ SlurmWords = Annotated[
     arg(
         name="slurm",
         help="Options of the SLURM job, NAME=VALUE each, such as partition=gpu nodes=2 tasks_per_node=8 "
-        f"gpus_per_node=8 timeout_min=1440; known are {', '.join(slurm.NAMES)}.",
+        "gpus_per_node=8. Unless given, timeout_min is a day, and signal_delay_s, how long before its end a "
+        f"checkpoint is asked for, 90. Known are {', '.join(slurm.NAMES)}.",
     ),
 ]
 Flags = Annotated[TrainConfig, arg(name="")]
