@@ -16,6 +16,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from moco_core.config import ConfigError, TrainConfig, default, field_hints, nearest
+from moco_core.jobs import JobError, SlurmDesk, slurm, sweep_tag
 from moco_core.paper import RECIPES
 from moco_core.runs import Run, RunError, RunStore
 from moco_core.runs.schema import default_root
@@ -26,6 +27,19 @@ Root = Annotated[
 ]
 Projected = Annotated[
     bool, arg(help="Compute the newest projection at the end, so that the run opens at once.")
+]
+Launcher = Annotated[
+    Literal["local", "slurm"],
+    arg(help="Where to train: in this process, or as SLURM jobs, which needs submitit and returns at once."),
+]
+SlurmWords = Annotated[
+    tuple[str, ...],
+    arg(
+        name="slurm",
+        help="Options of the SLURM job, NAME=VALUE each, such as partition=gpu nodes=2 tasks_per_node=8 "
+        "gpus_per_node=8. Unless given, timeout_min is a day, and signal_delay_s, how long before its end a "
+        f"checkpoint is asked for, 90. Known are {', '.join(slurm.NAMES)}.",
+    ),
 ]
 Flags = Annotated[TrainConfig, arg(name="")]
 
@@ -45,7 +59,7 @@ def main() -> None:
         tyro.extras.subcommand_cli_from_dict(verbs, prog="python -m moco_core", config=(OmitArgPrefixes,))
     except ConfigError as error:
         _exit(2, str(error))
-    except RunError as error:
+    except (RunError, JobError) as error:
         _exit(1, str(error))
 
 
@@ -61,18 +75,29 @@ def train(
         Literal["none", "moco-v1-imagenet", "moco-v2-imagenet", "moco-cifar10"],
         arg(help="The authors' settings as defaults; flags beside it still count."),
     ] = "none",
+    launcher: Launcher = "local",
+    slurm_words: SlurmWords = (),
 ) -> None:
     """Train one run; the last line printed is its directory."""
-    from moco_core.training.command import project_newest, train_new, train_resumed
-
     if preset.endswith("imagenet") and config.dataset == default("dataset") and not resume:
         raise ConfigError(f"preset {preset} needs the images: add --dataset folder:PATH")
     folder = root or default_root()
+    options = _slurm_options(launcher, slurm_words)
     if resume:
         _refuse_changes(config, _run(folder, resume))
-        outcome = train_resumed(folder, resume, stop_after)
-    else:
-        outcome = train_new(config, folder, stop_after)
+    if launcher == "slurm":
+        if stop_after:
+            raise ConfigError(
+                "stop_after is for runs of this process; a SLURM job trains to the end or its time limit"
+            )
+        if resume:
+            slurm.resume(folder, resume, options, project)
+        run_ids = [resume] if resume else slurm.queue([config], folder, options=options, project=project)
+        _say_submitted(folder, run_ids)
+        return
+    from moco_core.training.command import project_newest, train_new, train_resumed
+
+    outcome = train_resumed(folder, resume, stop_after) if resume else train_new(config, folder, stop_after)
     if outcome.leads:
         if project:
             project_newest(outcome)
@@ -88,14 +113,20 @@ def sweep(
     tag: Annotated[str, arg(help="What ties the runs together; empty makes one from the field.")] = "",
     project: Projected = True,
     root: Root = None,
+    launcher: Launcher = "local",
+    slurm_words: SlurmWords = (),
 ) -> None:
     """Train the same run at several settings of one field, tagged together, and print the results."""
-    from moco_core.jobs.local import sweep_tag
-    from moco_core.training.command import train_sweep
-
     configs = _variants(config, over, values, seeds)
     folder = root or default_root()
-    _exit_code(train_sweep(configs, over, folder, tag or sweep_tag(folder, over), project))
+    options = _slurm_options(launcher, slurm_words)
+    tag = tag or sweep_tag(folder, over)
+    if launcher == "slurm":
+        _say_submitted(folder, slurm.queue(configs, folder, tag, options=options, project=project))
+        return
+    from moco_core.training.command import train_sweep
+
+    _exit_code(train_sweep(configs, over, folder, tag, project))
 
 
 def list_runs(
@@ -170,6 +201,22 @@ def _refuse_changes(config: TrainConfig, run: Run) -> None:
             raise ConfigError(
                 f"a resumed run keeps its own settings: {name} is {kept!r} and can't become {value!r}"
             )
+
+
+def _slurm_options(launcher: str, words: Sequence[str]) -> dict[str, Any]:
+    if words and launcher != "slurm":
+        raise ConfigError("--slurm gives options of a SLURM job: add --launcher slurm")
+    return slurm.slurm_options(words)
+
+
+def _say_submitted(root: Path, run_ids: Sequence[str]) -> None:
+    """Job ids for people, on stderr; run directories for scripts."""
+    desk = SlurmDesk(root)
+    for run_id in run_ids:
+        job = desk.job(run_id)
+        if job is not None:
+            print(f"{run_id}: {job}", file=sys.stderr)
+        print(root / run_id)
 
 
 def _run(root: Path, run_id: str) -> Run:

@@ -2,13 +2,13 @@
 
 import streamlit as st
 
+from moco_core import jobs
 from moco_core.dashboard.figures.loss_curves import loss_curves
 from moco_core.dashboard.losses import logged_losses, loss_rows
 from moco_core.dashboard.run_actions import run_actions
 from moco_core.dashboard.runs_table import matching, pick_rows, runs_table
 from moco_core.dashboard.selection import newest_sweep, store
 from moco_core.dashboard.widgets import chart, nothing
-from moco_core.jobs import Desk
 
 LIVE_SECONDS = 3.0
 LOSS_CAPTION = (
@@ -33,7 +33,7 @@ needs no run: it shows momentum contrast on three-dimensional unit vectors.
 def live() -> None:
     """Everything that changes while runs train, from top to bottom."""
     runs = list(store())
-    tickets = Desk(store().root).tickets()
+    tickets = jobs.tickets(store().root, runs)
     text = st.text_input("Filter", key="filter", bind="query-params", placeholder="name, data set, state, …")
     found = matching(runs, text)
     if not found:

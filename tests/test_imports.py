@@ -41,8 +41,9 @@ ONLY_THERE = {
     "tyro": {"cli"},
     "timm": {"training"},
     "tensorboard": {"training"},
+    "submitit": {"jobs"},
 }
-SLOW_TO_LOAD = {"umap", "sklearn", "numba", "scipy", "pynndescent"}
+SLOW_TO_LOAD = {"umap", "sklearn", "numba", "scipy", "pynndescent", "submitit"}
 SOURCES = sorted([*ROOT.glob("moco_core/**/*.py"), *ROOT.glob("pages/*.py"), ROOT / "app.py"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from moco_core.dashboard.loaders import history
 from moco_core.dashboard.losses import comparable
 from moco_core.dashboard.selection import choose_runs, chosen_runs
 from moco_core.dashboard.text import duration
-from moco_core.jobs import Ticket
+from moco_core.jobs import SlurmJob, Ticket
 from moco_core.runs import Run
 from moco_core.runs.files import sha256
 
@@ -35,7 +36,7 @@ TEXTS = ("state", "name", "sweep", "dataset", "method", "host", "note")
 NUMBERS = ("momentum", "negatives", "temperature", "step", "loss", *METRICS)
 
 
-def runs_table(runs: Sequence[Run], tickets: Mapping[str, Ticket]) -> pd.DataFrame:
+def runs_table(runs: Sequence[Run], tickets: Mapping[str, Ticket | SlurmJob]) -> pd.DataFrame:
     """One row a run, indexed by run id; values that a run does not have are missing."""
     rows = [_row(run, tickets.get(run.id)) for run in runs]
     table = pd.DataFrame(index=[run.id for run in runs])
@@ -118,12 +119,11 @@ def selected_ids(rows: Sequence[int], ids: Sequence[str]) -> list[str]:
     return [ids[row] for row in sorted(rows) if 0 <= row < len(ids)]
 
 
-def _row(run: Run, ticket: Ticket | None) -> dict[str, Any]:
+def _row(run: Run, ticket: Ticket | SlurmJob | None) -> dict[str, Any]:
     if run.problem is not None:
         return {"state": _state("unreadable"), "name": run.id, "note": run.problem}
     config = run.config
     logged = comparable(history(run), config)
-    foreign = run.status.host not in ("", jobs.this_host()) and run.status.active
     return {
         "state": _state(jobs.phase(run.status, ticket), run),
         "name": run.name,
@@ -138,8 +138,8 @@ def _row(run: Run, ticket: Ticket | None) -> dict[str, Any]:
         "curve": sparkline(logged["loss"]),
         **{name: newest_metric(run, name) for name in METRICS},
         "created": run.created,
-        "host": run.status.host if foreign else "",
-        "note": _note(run),
+        "host": _host(run, ticket),
+        "note": _note(run, ticket),
     }
 
 
@@ -150,14 +150,32 @@ def _state(phase: str, run: Run | None = None) -> str:
     return f"{SIGNS.get(phase, '')} {phase}{share}"
 
 
-def _note(run: Run) -> str:
+def _host(run: Run, ticket: Ticket | SlurmJob | None) -> str:
+    """Where an active run trains or waits, unless that is this machine."""
+    if not run.status.active or run.status.host == jobs.this_host():
+        return ""
+    return "" if isinstance(ticket, SlurmJob) and not ticket.launched else run.status.host
+
+
+def _note(run: Run, ticket: Ticket | SlurmJob | None) -> str:
     if run.status.error:
         return run.status.error
+    notes = [str(ticket)] if isinstance(ticket, SlurmJob) else []
     if run.status.active and run.status.host != jobs.this_host():
-        return f"last sign of life {duration(run.status.seconds_since_heartbeat())} ago"
+        notes.append(_sign_of_life(run))
+    if notes:
+        return ", ".join(notes)
     if run.damaged_steps:
         return "damaged: " + "; ".join(f"{name}: {reason}" for name, reason in run.damaged_steps.items())
     return ""
+
+
+def _sign_of_life(run: Run) -> str:
+    seconds = jobs.silence(run.status)
+    if not math.isfinite(seconds):
+        return "no sign of life yet"
+    what = "queued" if run.status.state == "queued" else "last sign of life"
+    return f"{what} {duration(seconds)} ago"
 
 
 def newest_metric(run: Run, name: str) -> float | None:

@@ -14,8 +14,11 @@ from moco_core.config import ConfigError, TrainConfig
 from moco_core.dashboard.selection import choose_run, choose_runs, store
 from moco_core.dashboard.text import duration, plain
 from moco_core.dashboard.training_form import training_form
+from moco_core.dashboard.training_place import training_place
 from moco_core.dashboard.training_progress import look_after, training_progress
+from moco_core.jobs import JobError
 from moco_core.jobs.estimate import estimate
+from moco_core.jobs.local import Queue
 from moco_core.jobs.training_images import training_images
 from moco_core.runs import Run
 
@@ -46,18 +49,19 @@ def _panel() -> None:
 def _form() -> None:
     config = _config(training_form())
     runs = list(store())
+    queue = training_place()
     if config is not None:
-        _outlook(config, runs)
-    if st.button("Start", type="primary", width="stretch", disabled=config is None) and config is not None:
-        _begin(config)
+        _outlook(config, runs, here=queue is jobs.queue)
+    ready = config is not None and queue is not None
+    starting = st.button("Start", type="primary", width="stretch", disabled=not ready)
     sweeping = st.button(
         "Momentum sweep",
         width="stretch",
-        disabled=config is None or config.method != "moco",
+        disabled=not ready or config is None or config.method != "moco",
         help="Four runs, one after another, at m = 0, 0.9, 0.99 and 0.999; all else as above. Needs moco.",
     )
-    if sweeping and config is not None:
-        _begin(config, sweep=True)
+    if (starting or sweeping) and config is not None and queue is not None:
+        _begin(config, queue, sweep=sweeping)
 
 
 def _config(values: dict[str, Any]) -> TrainConfig | None:
@@ -72,18 +76,19 @@ def _config(values: dict[str, Any]) -> TrainConfig | None:
         return None
 
 
-def _outlook(config: TrainConfig, runs: Sequence[Run]) -> None:
-    expected = estimate(config, runs)
-    st.caption(f"Estimated time: about **{duration(expected.seconds)}** ({expected.source}).")
+def _outlook(config: TrainConfig, runs: Sequence[Run], *, here: bool) -> None:
+    if here:  # nothing is known of the nodes
+        expected = estimate(config, runs)
+        st.caption(f"Estimated time: about **{duration(expected.seconds)}** ({expected.source}).")
     for sentence in caveats(config, training_images(config.dataset, runs)):
         st.warning(sentence)
 
 
-def _begin(config: TrainConfig, sweep: bool = False) -> None:
+def _begin(config: TrainConfig, queue: Queue, *, sweep: bool) -> None:
     root = store().root
     try:
-        started = jobs.submit_sweep(config, root) if sweep else [jobs.submit(config, root)]
-    except (ConfigError, OSError) as error:
+        started = jobs.submit_sweep(config, root, queue=queue) if sweep else queue([config], root, "")
+    except (ConfigError, JobError, OSError) as error:
         st.error(f"This run can't be started: {plain(str(error))}")
         return
     choose_run(started[0])

@@ -6,7 +6,7 @@ app finds the same runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from moco_core.dashboard.figures.progress import progress_chart
 from moco_core.dashboard.loaders import history
 from moco_core.dashboard.selection import shown_runs, store
 from moco_core.dashboard.text import duration, plain
-from moco_core.jobs import Desk, JobError, Ticket
+from moco_core.jobs import JobError, SlurmJob, Ticket
 from moco_core.runs import Run, RunError
 
 TICK = 2.0  # seconds between looks while something trains
@@ -26,11 +26,12 @@ SEEN = "_runs_seen"
 
 
 def training_progress() -> None:
-    """Draw the active runs of this machine and keep them up to date; the page follows when runs change."""
+    """Draw the active runs of this machine and of SLURM and keep them up to date; the page follows when runs change."""
     runs = list(store())
     _announce(runs)
     st.session_state[SEEN] = _digest(runs)
-    tick = TICK if any(_is_shown(run) for run in runs) else IDLE_TICK
+    tickets = jobs.tickets(store().root, runs)
+    tick = TICK if any(_is_shown(run, tickets) for run in runs) else IDLE_TICK
     st.fragment(_live, run_every=tick)()
 
 
@@ -49,21 +50,22 @@ def _live() -> None:
         look_after(root, runs)
     if st.session_state.get(SEEN) != _digest(runs):
         st.rerun(scope="app")
-    tickets = Desk(root).tickets()
-    active = {run.id: run for run in runs if _is_shown(run)}
+    tickets = jobs.tickets(root, runs)
+    active = {run.id: run for run in runs if _is_shown(run, tickets)}
     waiting = [run_id for run_id, ticket in tickets.items() if run_id in active and not ticket.launched]
     for run_id, run in active.items():
         if run_id not in waiting:
             _training(run, tickets.get(run_id))
     for run_id in waiting:
-        _waiting(active[run_id])
+        _waiting(active[run_id], tickets[run_id])
 
 
-def _training(run: Run, ticket: Ticket | None) -> None:
+def _training(run: Run, ticket: Ticket | SlurmJob | None) -> None:
     phase = jobs.phase(run.status, ticket)
     logged = history(run)
     done = run.status.step / max(run.status.total_steps, 1)
-    st.progress(min(done, 1.0), f"**{plain(run.name)}** · {phase}")
+    where = f" on {plain(ticket.host)}, {ticket}" if isinstance(ticket, SlurmJob) else ""
+    st.progress(min(done, 1.0), f"**{plain(run.name)}** · {phase}{where}")
     st.caption(_readout(run, logged))
     if len(logged["step"]) > 1:
         config = run.config
@@ -79,20 +81,25 @@ def _training(run: Run, ticket: Ticket | None) -> None:
             key=f"progress-{run.id}",
             config={"displayModeBar": False},
         )
+    stopping = phase == "stopping"
+    again = stopping and isinstance(ticket, SlurmJob)  # SLURM can be asked twice
     st.button(
-        "Stopping …" if phase == "stopping" else "Stop",
+        "Stopping …" if stopping else "Stop",
         key=f"stop-{run.id}",
         icon=":material/stop_circle:",
-        help="Writes a checkpoint first, so that everything up to here can be looked at.",
-        disabled=phase == "stopping",
+        help="Press once more to have SLURM end the job without waiting for its checkpoint."
+        if again
+        else "Writes a checkpoint first, so that everything up to here can be looked at.",
+        disabled=stopping and not again,
         on_click=_stop,
         args=(run.id,),
     )
 
 
-def _waiting(run: Run) -> None:
+def _waiting(run: Run, ticket: Ticket | SlurmJob) -> None:
     name, cross = st.columns((5, 1), vertical_alignment="center")
-    name.caption(f"waiting: {plain(run.name)}")
+    where = f" ({ticket})" if isinstance(ticket, SlurmJob) else ""
+    name.caption(f"waiting: {plain(run.name)}{where}")
     cross.button(
         "",
         key=f"stop-{run.id}",
@@ -128,9 +135,10 @@ def _stop(run_id: str) -> None:
         st.toast(plain(str(error)), icon=":material/error:")
 
 
-def _is_shown(run: Run) -> bool:
-    """Active and within reach: other machines' runs are in the table."""
-    return run.problem is None and run.status.active and run.status.host == jobs.this_host()
+def _is_shown(run: Run, tickets: Mapping[str, Ticket | SlurmJob]) -> bool:
+    """Active and within reach: other machines' own runs are in the table."""
+    reached = run.status.host == jobs.this_host() or isinstance(tickets.get(run.id), SlurmJob)
+    return run.problem is None and run.status.active and reached
 
 
 def _digest(runs: Sequence[Run]) -> tuple[object, ...]:

@@ -21,6 +21,10 @@ from moco_core.runs.files import replace_json
 FOLDER = ".jobs"
 
 
+class JobError(ValueError):
+    """A run can't be started or stopped; the message says why in one sentence."""
+
+
 @dataclass(frozen=True)
 class Ticket:
     """A run that waits its turn (no pid yet) or trains."""
@@ -37,17 +41,22 @@ class Ticket:
         return self.pid is not None
 
     @property
+    def stopping(self) -> bool:
+        """Whether the run was asked to stop."""
+        return self.kill_after is not None
+
+    @property
     def alive(self) -> bool:
         """Whether that process is still there."""
         return self.pid is not None and self.started is not None and exists(self.pid, self.started)
 
 
 class Desk:
-    """The tickets of one runs root on this machine."""
+    """The tickets of one runs root on this machine, or on another one that shares the runs root."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, host: str = "") -> None:
         self.root = root.resolve()
-        self.folder = self.root / FOLDER / this_host()
+        self.folder = self.root / FOLDER / (host or this_host())
 
     def tickets(self) -> dict[str, Ticket]:
         """Tickets by run id, in the order in which they are served. May be read without the key."""
@@ -57,9 +66,7 @@ class Desk:
     @contextmanager
     def key(self) -> Iterator[None]:
         """Hold the desk for a moment; whoever changes tickets or looks whether there is a worker holds it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "desk.lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with held(self.folder / "desk.lock"):
             yield
 
     def add(self, run_id: str) -> None:
@@ -98,6 +105,15 @@ class Desk:
 
     def _path(self, run_id: str) -> Path:
         return self.folder / f"{run_id}.ticket"
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[None]:
+    """Hold a lock file that all processes share; its folder is made when it is missing."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _read_ticket(path: Path) -> Ticket | None:

@@ -6,16 +6,17 @@ process (`moco_core.jobs.worker`) serves the queue and ends when it is empty.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import moco_core
 from moco_core.config import TrainConfig
-from moco_core.jobs.desk import Desk, Ticket
+from moco_core.jobs.desk import FOLDER, Desk, JobError, Ticket
 from moco_core.jobs.graves import sweep_graves
 from moco_core.jobs.processes import is_alive, terminate, this_host
 from moco_core.runs import Run, RunError, RunStatus, RunStore, RunWriter
@@ -25,20 +26,33 @@ GRACE_SECONDS = 120.0  # a final checkpoint of a large encoder on a slow disk ta
 UNCLAIMED_SECONDS = 60.0
 TRAINER: tuple[str, ...] = (sys.executable, "-m", "moco_core", "train")
 
+Queue = Callable[[Sequence[TrainConfig], Path, str], list[str]]
+
 _workers: list[subprocess.Popen[bytes]] = []
 
 
-class JobError(ValueError):
-    """A run can't be started or stopped; the message says why in one sentence."""
+def queue(configs: Sequence[TrainConfig], root: Path, sweep: str = "") -> list[str]:
+    """Queue runs and see to it that they are trained; returns their ids. OSError when `root` can't be written."""
+    desk = Desk(root)
+    with desk.key():
+        ids = [RunWriter.create(desk.root, config, sweep=sweep).run_id for config in configs]
+        for run_id in ids:
+            desk.add(run_id)
+    serve(root)
+    return ids
 
 
 def submit(config: TrainConfig, root: Path, sweep: str = "") -> str:
-    """Queue a run and see to it that it is trained; returns its id. OSError when `root` can't be written."""
-    return _queue([config], root, sweep)[0]
+    """Queue one run; returns its id."""
+    return queue([config], root, sweep)[0]
 
 
 def submit_sweep(
-    config: TrainConfig, root: Path, over: str = "momentum", values: Sequence[float] = MOMENTA
+    config: TrainConfig,
+    root: Path,
+    over: str = "momentum",
+    values: Sequence[float] = MOMENTA,
+    queue: Queue = queue,
 ) -> list[str]:
     """Queue one run for each value of the field `over`, under one tag; returns their ids.
 
@@ -47,7 +61,7 @@ def submit_sweep(
     name = f"{config.name} {over}=" if config.name else ""
     changes = [{over: value, "name": f"{name}{value:g}" if name else ""} for value in values]
     configs = [TrainConfig.from_dict(config.to_dict() | change) for change in changes]
-    return _queue(configs, root, sweep_tag(root, over))
+    return queue(configs, root, sweep_tag(root, over))
 
 
 def sweep_tag(root: Path, over: str) -> str:
@@ -76,27 +90,36 @@ def resume(root: Path, run_id: str) -> None:
     serve(root)
 
 
+def desk_of(root: Path, status: RunStatus) -> Desk:
+    """The desk of the machine that a run belongs to; this machine's when that one has none."""
+    folder = root.resolve() / FOLDER
+    known = folder.is_dir() and status.host in os.listdir(folder)
+    return Desk(root, status.host if known else "")
+
+
 def stop(root: Path, run_id: str, grace: float = GRACE_SECONDS) -> None:
     """Ask a run to end and keep a checkpoint; after `grace` seconds its process is killed.
 
-    A run that still waits becomes `stopped` at once; one that has ended stays as it is. JobError when it
-    belongs to another machine, RunError when it can't be read.
+    A run that still waits, here or on another machine, becomes `stopped` at once, and so does one whose machine
+    has fallen silent; one that has ended stays as it is. JobError when another machine trains it, RunError when
+    it can't be read.
     """
-    desk = Desk(root)
+    desk = desk_of(root, RunWriter(root / run_id).status)
     with desk.key():
         run = RunWriter(desk.root / run_id)
         if not run.status.active:
             return
         ticket = desk.tickets().get(run_id)
-        if ticket is None and run.status.host != this_host():
-            raise JobError(f"{run_id} is trained on {run.status.host}; stop it there")
+        if run.status.host != this_host() and (ticket is None or ticket.launched):
+            _give_up(run)
+            return
         if ticket is None:  # started by hand: the worker follows it to its end all the same
             ticket = Ticket(run_id, number=0, pid=run.status.pid, started=run.status.pid_started)
         if not ticket.launched:
             run.set_status(state="stopped")
             desk.remove(run_id)
             return
-        if ticket.kill_after is None:
+        if not ticket.stopping:
             desk.put(replace(ticket, kill_after=time.time() + grace))
         assert ticket.pid is not None
         terminate(ticket.pid, ticket.started or 0.0)
@@ -128,25 +151,13 @@ def serve(root: Path) -> None:
             _start_worker(desk)
 
 
-def phase(status: RunStatus, ticket: Ticket | None = None) -> str:
-    """The state of a run in a word or two, for people: also `starting`, `stopping` and `lost contact`."""
-    if not status.active:
-        return status.state
-    if ticket is not None and ticket.kill_after is not None:
-        return "stopping"
-    if status.state == "queued":
-        return "starting" if ticket is not None and ticket.launched else "queued"
-    return "running" if status.host == this_host() or is_alive(status) else "lost contact"
-
-
-def _queue(configs: Sequence[TrainConfig], root: Path, sweep: str) -> list[str]:
-    desk = Desk(root)
-    with desk.key():
-        ids = [RunWriter.create(desk.root, config, sweep=sweep).run_id for config in configs]
-        for run_id in ids:
-            desk.add(run_id)
-    serve(root)
-    return ids
+def _give_up(run: RunWriter) -> None:
+    """Mark a run of a machine that has fallen silent as stopped; JobError when it is still heard of."""
+    host, state = run.status.host, run.status.state
+    if is_alive(run.status):
+        where = "is trained on" if state == "running" else "waits on"
+        raise JobError(f"{run.run_id} {where} {host}; stop it there")
+    run.set_status(state="stopped", error=f"contact with {host} was lost at step {run.status.step}")
 
 
 def _is_lost(status: RunStatus) -> bool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moco_core.jobs.desk import Desk
+from moco_core.jobs.anywhere import slurm_job
+from moco_core.jobs.desk import Desk, JobError
 from moco_core.jobs.graves import hide, remove
-from moco_core.jobs.local import JobError
+from moco_core.jobs.local import desk_of
 from moco_core.jobs.processes import is_alive
-from moco_core.runs import RunStore
+from moco_core.jobs.slurm_desk import SlurmDesk
+from moco_core.runs import Run, RunStore
 
 
 def delete(root: Path, run_id: str) -> None:
     """Take a run out of the listing in one move, then delete its files.
 
-    JobError when there is no such run, or when it still trains or waits to.
+    JobError when there is no such run, or when it still trains or waits to, here or elsewhere.
     """
     desk = Desk(root)
     with desk.key():
@@ -22,8 +24,17 @@ def delete(root: Path, run_id: str) -> None:
         if run_id not in store:
             raise JobError(f"there is no run {run_id!r}; it may have been deleted already")
         run = store[run_id]
-        if run_id in desk.tickets() or (run.status.active and is_alive(run.status)):
+        if run_id in desk.tickets() or _is_active(desk.root, run):
             raise JobError(f"{run_id} is {run.status.state}; stop it before deleting it")
         grave = hide(run.path)
         desk.log(run_id).unlink(missing_ok=True)
+        SlurmDesk(root).forget(run_id)
     remove(grave)
+
+
+def _is_active(root: Path, run: Run) -> bool:
+    """Whether some process works on the run, or will: a run whose machine has fallen silent may be deleted."""
+    if not run.status.active or run.problem is not None:
+        return False
+    waits = run.id in desk_of(root, run.status).tickets() or slurm_job(root, run) is not None
+    return is_alive(run.status) or (run.status.state == "queued" and waits)

@@ -8,7 +8,6 @@ follows it to its end.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import moco_core
 from moco_core.jobs.desk import Desk, Ticket
+from moco_core.jobs.last_words import last_words
 from moco_core.jobs.processes import is_alive, kill, started_at
 from moco_core.runs import RunError, RunWriter
 
@@ -112,7 +112,7 @@ def _record_end(desk: Desk, ticket: Ticket, code: int | None) -> bool:
         desk.put(replace(ticket, pid=status.pid, started=status.pid_started))
         return False
     if ticket.kill_after is None:
-        run.set_status(state="failed", error=_last_words(desk.log(ticket.run_id), code))
+        run.set_status(state="failed", error=last_words(desk.log(ticket.run_id), code))
     elif time.time() > ticket.kill_after:
         run.set_status(state="stopped", error="it did not end in time when asked to stop, and was killed")
     else:
@@ -126,22 +126,6 @@ def _open(desk: Desk, ticket: Ticket) -> RunWriter | None:
         return RunWriter(desk.root / ticket.run_id)
     except RunError:
         return None
-
-
-def _last_words(log: Path, code: int | None) -> str:
-    """What a process said last, or how it ended."""
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name
-        hint = ", perhaps because memory ran out" if name == "SIGKILL" else ""
-        return f"its process was killed by {name}{hint}"
-    try:
-        text = log.read_bytes()[-4096:].decode(errors="replace")
-    except OSError:
-        text = ""
-    lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
-    if lines:
-        return lines[-1].removeprefix("error: ")[:500]
-    return "its process ended without a word" + (f" (exit code {code})" if code else "")
 
 
 if __name__ == "__main__":

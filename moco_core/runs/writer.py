@@ -9,9 +9,11 @@ import os
 import re
 import shutil
 import socket
+import threading
+import time
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +28,7 @@ from moco_core.runs.schema import RunError, RunStatus, step_name
 
 Arrays = Mapping[str, np.ndarray]
 LOCK_FILE = ".lock"
+BEAT_SECONDS = 10.0  # between signs of life while the loop has none to give, as during a snapshot
 
 
 class RunWriter:
@@ -35,6 +38,8 @@ class RunWriter:
         """Open an existing run; `RunError` when there is none at `path`."""
         self.path = path
         self.run_id = path.name
+        self._status_lock = threading.Lock()
+        self._renewed = time.monotonic()  # when this writer last wrote the status
         try:
             self._info: dict[str, Any] = json.loads((path / schema.RUN_FILE).read_text())
             self.status = RunStatus.from_dict(json.loads((path / schema.STATUS_FILE).read_text()))
@@ -69,7 +74,7 @@ class RunWriter:
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        """Hold the run for this process; `RunError` while another process trains it."""
+        """Hold the run for this process and keep its heart beating; `RunError` while another process trains it."""
         with (self.path / LOCK_FILE).open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,7 +82,8 @@ class RunWriter:
                 raise RunError(f"run {self.run_id!r} is being trained by another process") from error
             self.clear_unfinished()
             self.set_status(state="running", error="", **_this_process())
-            yield
+            with self._beating():
+                yield
 
     @property
     def config(self) -> TrainConfig:
@@ -101,8 +107,8 @@ class RunWriter:
 
     def set_status(self, **changes: Any) -> None:
         """Change fields of status.json and renew its heartbeat."""
-        self.status = dataclasses.replace(self.status, heartbeat=schema.now(), **changes)
-        replace_json(self.path / schema.STATUS_FILE, dataclasses.asdict(self.status))
+        with self._status_lock:
+            self._write_status(**changes)
 
     def append_history(self, records: Sequence[Mapping[str, float]]) -> None:
         """Add logged steps to history.jsonl, one JSON object a line."""
@@ -155,6 +161,31 @@ class RunWriter:
         for folder in (self.path, self.path / schema.RESUME_DIR):
             for leftover in folder.glob(".step-*"):
                 shutil.rmtree(leftover, ignore_errors=True)
+
+    def _write_status(self, **changes: Any) -> None:
+        """What `set_status` does; whoever calls this holds the lock."""
+        self.status = dataclasses.replace(self.status, heartbeat=schema.now(), **changes)
+        replace_json(self.path / schema.STATUS_FILE, dataclasses.asdict(self.status))
+        self._renewed = time.monotonic()
+
+    @contextmanager
+    def _beating(self) -> Iterator[None]:
+        """Renew the heartbeat, whatever this thread does, until the run has ended or this process dies."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(BEAT_SECONDS):
+                with self._status_lock, suppress(OSError):  # storage that is away for a moment comes back
+                    if self.status.active and time.monotonic() - self._renewed >= BEAT_SECONDS:
+                        self._write_status()
+
+        thread = threading.Thread(target=beat, name=f"heart of {self.run_id}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def _write_folder(self, parent: Path, step: int, contents: Mapping[str, bytes]) -> None:
         temporary = parent / f".{step_name(step)}.{os.getpid()}"

@@ -5,14 +5,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from moco_core.jobs import local
+from moco_core.jobs import local, slurm
 from moco_core.jobs.desk import Desk
 from moco_core.runs import RunStatus, RunStore
+from tests.jobs import fake_slurm
 
 TRAINER = (sys.executable, "-m", "tests.jobs.trainer")
 
@@ -65,3 +67,17 @@ def events(root: Path) -> list[tuple[str, str]]:
     """(what, run id) in the order in which the trainers noted them."""
     path = root / "events.txt"
     return [tuple(line.split()[:2]) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a SLURM of this machine, whose commands are on PATH; jobs run the stand-in trainer."""
+    folder = tmp_path / ".slurm"
+    monkeypatch.setenv("PATH", f"{fake_slurm.install(folder)}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_SLURM", str(folder))
+    monkeypatch.setattr(slurm, "_asked", {})
+    yield folder
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get("FAKE_SLURM") == str(folder):
+                process.kill()
