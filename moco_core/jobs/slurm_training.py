@@ -52,7 +52,8 @@ class Training:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
         with _held_back(getattr(signal, f"SIG{here.USR_SIG}")):
-            if not self._take_up(here.job_id, leads=leads):
+            found = self._take_up(here.job_id, leads=leads)
+            if found is None:
                 return
             TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
             self._child = self._start()
@@ -60,7 +61,7 @@ class Training:
             self._child.terminate()
         code = self._child.wait()
         if leads:
-            self._record_end(here.paths.stderr, code)
+            self._record_end(here.paths.stderr, code, found)
         if code and not self._signals:
             sys.exit(code if code > 0 else 128 - code)
 
@@ -83,18 +84,19 @@ class Training:
             run.set_status(state="queued", pid=None, pid_started=None)
         return DelayedSubmission(dataclasses.replace(self))
 
-    def _take_up(self, job_id: str, *, leads: bool) -> bool:
-        """Whether this job is to train the run; the first task notes where."""
+    def _take_up(self, job_id: str, *, leads: bool) -> RunStatus | None:
+        """The run's status if this job is to train it, else None; the first task notes where it trains."""
         desk = SlurmDesk(self.root)
         with desk.key():
             job = desk.job(self.run_id)
             if job is None or job.job_id not in ("", job_id):  # another one was submitted since
-                return False
-            if job.stopping or not _is_wanted(RunWriter(self.root / self.run_id).status):
-                return False
+                return None
+            status = RunWriter(self.root / self.run_id).status
+            if job.stopping or not _is_wanted(status):
+                return None
             if leads:
                 desk.put(dataclasses.replace(job, job_id=job_id, host=this_host()))
-        return True
+        return status
 
     def _start(self) -> subprocess.Popen[bytes]:
         own = {"TQDM_DISABLE": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": search_path()}
@@ -108,13 +110,14 @@ class Training:
         if self._child is not None:
             self._child.send_signal(number)
 
-    def _record_end(self, log: Path, code: int) -> None:
-        """Give the run its final state unless it has one, or is in the hands of another process."""
+    def _record_end(self, log: Path, code: int, found: RunStatus) -> None:
+        """Give the run its final state unless it has one, is in the hands of another process, or queued once more."""
         assert self._child is not None
         with suppress(RunError):  # deleted, or damaged: the listing says so
             run = RunWriter(self.root / self.run_id)
             status = run.status
-            ours = status.state == "queued" or (status.host, status.pid) == (this_host(), self._child.pid)
+            unclaimed = status.state == "queued" and status == found
+            ours = unclaimed or (status.host, status.pid) == (this_host(), self._child.pid)
             if not status.active or not ours:
                 return
             if self._signals:

@@ -252,6 +252,20 @@ def test_a_killed_trainer_is_failed_by_its_job(root: Path, cluster: Path) -> Non
     assert ended(cluster, "101") == "FAILED"
 
 
+def test_a_run_that_goes_on_while_its_last_job_is_ending_is_left_alone_by_it(
+    root: Path, cluster: Path
+) -> None:
+    run_id = submit(root, "lingering")
+    wait_for(lambda: status(root, run_id).step > 0)
+    jobs.stop(root, run_id)
+    wait_for(lambda: status(root, run_id).state == "stopped")
+    (cluster / "hold").touch()
+    jobs.resume(root, run_id)
+    assert fake_slurm.jobs(cluster)["101"]["state"] == "RUNNING"
+    assert ended(cluster, "101") == "COMPLETED"
+    assert (status(root, run_id).state, jobs.SlurmDesk(root).job(run_id).job_id) == ("queued", "102")
+
+
 # What SLURM alone knows
 
 

@@ -1,7 +1,8 @@
 """A stand-in for `python -m moco_core train`: counts steps instead of training, and behaves as its name says.
 
 Run names: `quick` ends by itself, `long` goes on until stopped, `deaf` ignores SIGTERM, `broken` fails with a
-line of its own, `silent` vanishes, `careful` records its own failure. Each start and end goes to events.txt.
+line of its own, `silent` vanishes, `careful` records its own failure, `lingering` is `long` but ends a while after it
+has recorded that it stopped. Each start and end goes to events.txt.
 """
 
 import argparse
@@ -42,6 +43,7 @@ def main() -> int:
             if received and kind != "deaf":
                 note(arguments.runs, "end", run.run_id)
                 run.set_status(state="stopped", step=step)
+                time.sleep(3 if kind == "lingering" else 0)
                 return 143
         note(arguments.runs, "end", run.run_id)
         run.set_status(state="finished", step=step)
