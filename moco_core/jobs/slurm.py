@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import moco_core
 from moco_core.config import TrainConfig
 from moco_core.jobs import local
 from moco_core.jobs.desk import JobError
@@ -23,12 +24,13 @@ from moco_core.jobs.last_words import last_line
 from moco_core.jobs.processes import is_alive, this_host
 from moco_core.jobs.slurm_desk import SlurmDesk, SlurmJob
 from moco_core.jobs.slurm_options import NAMES, SHARED, slurm_options, slurm_words
-from moco_core.jobs.slurm_training import PACKAGE_FOLDER, Training
+from moco_core.jobs.slurm_training import Training
 from moco_core.runs import RunError, RunWriter
 from moco_core.runs.writer import slug
 
 __all__ = ["NAMES", "available", "queue", "resume", "slurm_options", "slurm_words", "stop", "tidy"]
 
+PACKAGE_FOLDER = Path(moco_core.__file__).parents[1]
 DEFAULTS: dict[str, Any] = {"timeout_min": 24 * 60}
 REQUEUES = 1000  # each goes on from a checkpoint, so a time limit is never a reason to give up
 CANCEL_SECONDS = 30.0
@@ -223,10 +225,7 @@ def _states(job_ids: Iterable[str]) -> dict[str, str]:
 
 
 def _record_end(desk: SlurmDesk, job: SlurmJob, state: str) -> None:
-    run, known = (
-        RunWriter(desk.root / job.run_id),
-        desk.job(job.run_id),
-    )  # read again: it may have gone on since
+    run, known = RunWriter(desk.root / job.run_id), desk.job(job.run_id)  # it may have gone on since
     if known is None or known.job_id != job.job_id or not known.serves(run.status) or is_alive(run.status):
         return
     error = f"SLURM ended its job {job.job_id} as {state}{_said(desk, job)}"

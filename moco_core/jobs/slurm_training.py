@@ -20,13 +20,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import moco_core
 from moco_core.jobs.last_words import last_words
 from moco_core.jobs.processes import this_host
 from moco_core.jobs.slurm_desk import SlurmDesk
 from moco_core.runs import RunError, RunStatus, RunWriter
-
-PACKAGE_FOLDER = Path(moco_core.__file__).parents[1]
 
 
 @dataclass
@@ -74,7 +71,8 @@ class Training:
 
         if self._child is not None and self._child.returncode is None:
             self._child.terminate()
-            os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)  # `wait` is under way above
+            with suppress(ChildProcessError):  # it has just ended
+                os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)  # `wait` is under way above
         desk = SlurmDesk(self.root)
         with desk.key():
             run, job = RunWriter(self.root / self.run_id), desk.job(self.run_id)
@@ -99,7 +97,7 @@ class Training:
         return status
 
     def _start(self) -> subprocess.Popen[bytes]:
-        own = {"TQDM_DISABLE": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": search_path()}
+        own = {"TQDM_DISABLE": "1", "PYTHONUNBUFFERED": "1"}
         if "SLURM_GPUS_PER_TASK" in os.environ:  # the task sees its own GPU alone
             own["LOCAL_RANK"] = "0"
         command = [*self.trainer, "--resume", self.run_id, "--runs", str(self.root)]
@@ -124,11 +122,6 @@ class Training:
                 run.set_status(state="stopped")
             else:
                 run.set_status(state="failed", error=last_words(log, code))
-
-
-def search_path() -> str:
-    """PYTHONPATH with the folder of this package in front, whatever the working directory."""
-    return os.pathsep.join(filter(None, (str(PACKAGE_FOLDER), os.environ.get("PYTHONPATH"))))
 
 
 @contextmanager
