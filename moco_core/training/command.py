@@ -95,7 +95,8 @@ def _writer(path: Path, group: Group) -> RunWriter:
 
 def _prepared(config: TrainConfig, group: Group) -> Setup:
     try:
-        setup = prepare(config, group)
+        with _saying_memory_ran_out():
+            setup = prepare(config, group)
     except DataError as error:
         raise RunError(str(error)) from error
     if group.rank == 0:
@@ -136,7 +137,8 @@ def _train(run: RunWriter, setup: Setup, stop_after: int) -> Outcome:
 def _recording_failure(run: RunWriter) -> Iterator[None]:
     """Whatever stops the run is written into its status before it leaves this process."""
     try:
-        yield
+        with _saying_memory_ran_out():
+            yield
     except PeerLost as error:
         writer = run.heir() if isinstance(run, Onlooker) else run
         writer.set_status(state="failed", error=str(error))
@@ -145,11 +147,19 @@ def _recording_failure(run: RunWriter) -> Iterator[None]:
         run.set_status(state="failed", error=str(error))
         raise RunError(str(error)) from error
     except Exception as error:
-        if memory_ran_out(error):
-            run.set_status(state="failed", error=OUT_OF_MEMORY)
-            raise RunError(OUT_OF_MEMORY) from error
         run.set_status(state="failed", error=f"{type(error).__name__}: {error}")
         raise  # noted for the pages, and left to whoever can explain it
+
+
+@contextmanager
+def _saying_memory_ran_out() -> Iterator[None]:
+    """Whatever a device says when it has no memory left becomes one sentence."""
+    try:
+        yield
+    except Exception as error:
+        if memory_ran_out(error):
+            raise RunError(OUT_OF_MEMORY) from error
+        raise
 
 
 @contextmanager

@@ -9,8 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from moco_core.runs import RunStore, RunWriter, schema
+from moco_core.config import TrainConfig
+from moco_core.data import sources
+from moco_core.runs import RunError, RunStore, RunWriter, schema
+from moco_core.training.command import train_new
 from tests.data.files import write_images
 from tests.synthetic import write_run
 
@@ -114,6 +118,13 @@ def test_memory_that_cant_be_had_is_said(tmp_path):
     assert "Traceback" not in done.stderr
     (run,) = RunStore(tmp_path)
     assert (run.status.state, run.status.error) == ("failed", sentence)
+
+
+def test_memory_that_the_images_cant_have_is_said_before_a_run_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "open_images", lambda *_: torch.empty(2**45, dtype=torch.uint8))  # 32 TiB
+    with pytest.raises(RunError, match="^out of memory: lower batch_size, image_size"):
+        train_new(TrainConfig(device="cpu"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_queue_longer_than_the_data_set_is_allowed_with_a_reason(tmp_path):
