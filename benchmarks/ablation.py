@@ -11,10 +11,19 @@ from pathlib import Path
 
 from moco_core.config import TrainConfig, default
 from moco_core.dashboard.sweeps import QUANTITIES, Group, grouped, outcome
+from moco_core.jobs import is_alive
 from moco_core.runs import Run, RunStore
 
 RESULTS = Path(__file__).parent / "results"
-HEARTBEAT_LIMIT = 60.0  # seconds without a sign of life after which a running run counts as dead
+SHOWN = (
+    *("linear", "knn", "knn_features", "loss", "alignment", "uniformity", "effective_rank"),
+    *("k_star_lowest", "gradient_cosine_lowest"),
+)
+MEASURED = (
+    "runs",
+    *(QUANTITIES[name].label for name in SHOWN),
+    "collapse",
+)  # heads a table, above `measured`
 
 
 @dataclass(frozen=True)
@@ -64,11 +73,7 @@ def train(experiment: Experiment, root: Path) -> None:
     run = find(experiment.config, root)
     if run is not None and run.status.state == "finished":
         return
-    if (
-        run is not None
-        and run.status.state == "running"
-        and run.status.seconds_since_heartbeat() < HEARTBEAT_LIMIT
-    ):
+    if run is not None and run.status.state == "running" and is_alive(run.status):
         sys.exit(
             f"{run.id} is being trained by another process (pid {run.status.pid}): wait for it, then start again"
         )
@@ -101,6 +106,11 @@ def find(config: TrainConfig, root: Path) -> Run | None:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a Markdown table."""
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def measured(group: Group) -> list[str]:
+    """How many runs a group holds and what they came to, as cells below `MEASURED`."""
+    return [str(len(group.outcomes)), *(group.text(name) for name in SHOWN), group.verdict]
 
 
 def as_json(group: Group) -> dict[str, object]:

@@ -18,28 +18,17 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
-from benchmarks.ablation import Experiment, arguments, as_json, carry_out, finished, table
+from benchmarks.ablation import MEASURED, Experiment, arguments, as_json, carry_out, finished, measured, table
 from benchmarks.ablation_figure import figure
 from benchmarks.report import machine
 from moco_core import paper
 from moco_core.config import TrainConfig, default
-from moco_core.dashboard.sweeps import QUANTITIES, Group
+from moco_core.dashboard.sweeps import Group
 from moco_core.runs.files import replace_bytes, replace_json
 
 BATCH = 128
 LONG_QUEUE = 4096
 BASE = TrainConfig(dataset="fashion-mnist", encoder="small-cnn", batch_size=BATCH, queue_size=LONG_QUEUE)
-SHOWN = (
-    "linear",
-    "knn",
-    "knn_features",
-    "loss",
-    "alignment",
-    "uniformity",
-    "effective_rank",
-    "k_star_lowest",
-    "gradient_cosine_lowest",
-)
 
 
 def experiments(steps: int, seeds: int) -> list[Experiment]:
@@ -112,14 +101,12 @@ def write(groups: Sequence[Group], folder: Path, planned: int) -> None:
 
 def markdown(groups: Sequence[Group], *, with_paper: bool) -> list[str]:
     """A table with one row a setting."""
-    head = ["method", "m", "K", "runs", *(QUANTITIES[name].label for name in SHOWN), "collapse"]
-    head += ["paper: linear, ImageNet, %"] if with_paper else []
+    head = ["method", "m", "K", *MEASURED, *(["paper: linear, ImageNet, %"] if with_paper else [])]
     rows = []
     for group in groups:
         config = group.config
         m = f"{config.momentum:g}" if config.method == "moco" else "–"
-        row = [config.method, m, f"{config.negatives:,}", str(len(group.outcomes))]
-        row += [*(group.text(name) for name in SHOWN), group.verdict]
+        row = [config.method, m, f"{config.negatives:,}", *measured(group)]
         if with_paper:
             accuracy = paper.MOMENTUM_ABLATION[config.momentum]
             row.append("fails" if accuracy is None else f"{accuracy:.1f}")

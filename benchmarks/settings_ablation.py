@@ -14,19 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ablation import Experiment, arguments, as_json, carry_out, finished, table
+from benchmarks.ablation import MEASURED, Experiment, arguments, as_json, carry_out, finished, measured, table
 from benchmarks.ablation_figure import Panel, percent, side_by_side
 from benchmarks.report import machine
 from moco_core.config import TrainConfig
 from moco_core.dashboard.palette import series_colour
-from moco_core.dashboard.sweeps import QUANTITIES, Group
+from moco_core.dashboard.sweeps import Group
 from moco_core.runs.files import replace_bytes, replace_json
 
 BASE = TrainConfig(dataset="fashion-mnist", encoder="small-cnn", snapshots=4)
-SHOWN = (
-    *("linear", "knn", "knn_features", "loss", "alignment", "uniformity", "effective_rank"),
-    *("k_star_lowest", "gradient_cosine_lowest"),
-)
 
 
 @dataclass(frozen=True)
@@ -123,12 +119,9 @@ def write(fields: Sequence[str], groups: Sequence[Group], folder: Path, planned:
 
 def markdown(factor: Factor, groups: Mapping[Any, Group]) -> list[str]:
     """A table with one row a value."""
-    head = [factor.label, "runs", *(QUANTITIES[name].label for name in SHOWN), "collapse"]
-    rows = [
-        [f"{value}", str(len(group.outcomes)), *(group.text(name) for name in SHOWN), group.verdict]
-        for value, group in groups.items()
-    ]
-    return table(head, rows)
+    return table(
+        [factor.label, *MEASURED], [[f"{value}", *measured(group)] for value, group in groups.items()]
+    )
 
 
 if __name__ == "__main__":
