@@ -37,10 +37,10 @@ def train(
     """Train `run` from its newest resume state, or from the start, to its last step; returns its end state.
 
     `on_step` is told each step and, where one was logged, its record; `on_snapshot` each step whose snapshot has just
-    been written, and its metrics. When `should_stop(step)` is true after
-    a step, a snapshot and a resume state are written and the run ends as `stopped`. Several processes all call
-    this, with the same config; it is enough that one of them should stop. Raises `TrainingError` when the loss is
-    no longer finite, and `PeerLost` when another process has ended.
+    been written, and its metrics. When `should_stop(step)` is true after a step, a snapshot and a resume state are
+    written and the run ends as `stopped`. Several processes all call this, with the same config; it is enough that
+    one of them should stop. Raises `TrainingError` when the loss is no longer finite, and `PeerLost` when another
+    process has ended.
     """
     config = setup.config
     keep_freed_memory()
