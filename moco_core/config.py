@@ -38,7 +38,7 @@ class Range:
 
     def __contains__(self, value: float) -> bool:
         above = value > self.low if self.open_low else value >= self.low
-        return math.isfinite(value) and above and value <= self.high
+        return above and value <= self.high and value < math.inf
 
     def __str__(self) -> str:
         low = f"above {self.low:g}" if self.open_low else f"at least {self.low:g}"
@@ -280,13 +280,12 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def _checked(field: str, value: Any, hint: Any) -> Any:
     kind = hint.__origin__
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+    known = isinstance(value, float | int if kind is float else kind)  # a whole number will do for a float
+    if not known or (isinstance(value, bool) and kind is not bool):
         raise ConfigError(f"{field} must be of type {kind.__name__}, got {value!r}")
     limits = next((e for e in hint.__metadata__ if isinstance(e, Range | OneOf | Device)), None)
     if limits is None or value in limits:
-        return value
+        return kind(value)
     if isinstance(limits, Range):
         raise ConfigError(f"{field} must be {limits}, got {value!r}")
     names = limits.names if isinstance(limits, OneOf) else ()

@@ -20,6 +20,9 @@ def test_each_number_out_of_range_is_named_with_what_is_accepted(name):
     limits = accepted(name)
     beyond = [limits.low - 1, *([limits.low] if limits.open_low else [])]
     beyond += [limits.high + 1] if math.isfinite(limits.high) else []
+    for value in (10**400, -(10**400)):  # no float is as large
+        with pytest.raises(ConfigError, match=f"^{name} must be "):
+            TrainConfig(**{name: value})
     if isinstance(default(name), float):
         beyond += [math.nan, math.inf]
     for value in beyond:

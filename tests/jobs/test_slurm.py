@@ -86,6 +86,7 @@ def test_options_are_numbers_words_and_lines() -> None:
         ("nodes=1.5", "nodes must be a whole number"),
         ("nodes=0", "nodes must be a whole number, at least 1"),
         ("gpus_per_node=-1", "gpus_per_node must be a whole number, at least 0"),
+        ("nodes=-" + 400 * "9", "nodes must be a whole number"),
         ("mem_gb=inf", "mem_gb must be a number, at least 0"),
     ],
 )
