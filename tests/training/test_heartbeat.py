@@ -9,7 +9,7 @@ import pytest
 from moco_core.config import TrainConfig
 from moco_core.runs import RunStore, writer
 from moco_core.training.command import train_new
-from moco_core.training.snapshots import Snapshots
+from moco_core.training.snapshots import Metrics, Snapshots
 from tests.training.small import SMALL
 
 BEAT = 0.05
@@ -20,7 +20,7 @@ def test_a_slow_snapshot_does_not_silence_a_run(tmp_path: Path, monkeypatch: pyt
     heard: list[int] = []
     take = Snapshots.take
 
-    def slow(self: Snapshots, *arguments: object) -> None:
+    def slow(self: Snapshots, *arguments: object) -> Metrics:
         (status,) = tmp_path.glob("*/status.json")
         heartbeats = set()
         end = time.monotonic() + 12 * BEAT
@@ -28,7 +28,7 @@ def test_a_slow_snapshot_does_not_silence_a_run(tmp_path: Path, monkeypatch: pyt
             heartbeats.add(json.loads(status.read_text())["heartbeat"])
             time.sleep(BEAT / 5)
         heard.append(len(heartbeats))
-        take(self, *arguments)
+        return take(self, *arguments)
 
     monkeypatch.setattr(Snapshots, "take", slow)
     outcome = train_new(TrainConfig(**SMALL), tmp_path)
