@@ -7,6 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from moco_core import jobs
+from moco_core.dashboard.training_panel import OPENED
 from moco_core.jobs import slurm
 from moco_core.runs import RunStore, RunWriter
 from tests.framed import button, framed, open_app, texts
@@ -52,6 +53,7 @@ def test_start_goes_to_slurm_and_can_be_stopped_there(root: Path, cluster: Path)
 
     (cluster / "hold").unlink()
     wait_for(lambda: status(root, run.id).step > 0)
+    opened.session_state[OPENED] = True  # the panel closes once there is a run
     opened.run()
     (progress,) = opened.sidebar.get("progress")
     assert progress.proto.text == f"**long** · running on {jobs.this_host()}, SLURM job 101"
