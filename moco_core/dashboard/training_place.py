@@ -28,7 +28,7 @@ def training_place() -> Queue | None:
         key="train.slurm",
         persist_state="session",
         placeholder="partition=gpu gpus_per_node=1 timeout_min=1440",
-        help=f"Words NAME=VALUE, parted by blanks. Known are {', '.join(jobs.slurm.NAMES)}.",
+        help=f"NAME=VALUE, separated by spaces. Known are {', '.join(jobs.slurm.NAMES)}.",
     )
     try:
         options = jobs.slurm.slurm_options(jobs.slurm.slurm_words(text))

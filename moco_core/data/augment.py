@@ -61,7 +61,7 @@ class Preset:
         """The same changes, drawn from ranges `strength` times as wide: 0 changes nothing, 1 is this preset.
 
         Probabilities and amounts are multiplied (a mirror image stays at most as likely as none), the crop's
-        bounds on area and aspect are raised to that power.
+        bounds on area and aspect are raised to that power, the blur's width stays.
         """
         low, high = self.scale
         return replace(
