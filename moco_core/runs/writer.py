@@ -10,7 +10,6 @@ import re
 import shutil
 import socket
 import threading
-import time
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,7 +27,7 @@ from moco_core.runs.schema import RunError, RunStatus, step_name
 
 Arrays = Mapping[str, np.ndarray]
 LOCK_FILE = ".lock"
-BEAT_SECONDS = 10.0  # between signs of life while the loop has none to give, as during a snapshot
+BEAT_SECONDS = 10.0  # between signs of life that need no step, as during a snapshot
 
 
 class RunWriter:
@@ -39,7 +38,6 @@ class RunWriter:
         self.path = path
         self.run_id = path.name
         self._status_lock = threading.Lock()
-        self._renewed = time.monotonic()  # when this writer last wrote the status
         try:
             self._info: dict[str, Any] = json.loads((path / schema.RUN_FILE).read_text())
             self.status = RunStatus.from_dict(json.loads((path / schema.STATUS_FILE).read_text()))
@@ -166,7 +164,6 @@ class RunWriter:
         """What `set_status` does; whoever calls this holds the lock."""
         self.status = dataclasses.replace(self.status, heartbeat=schema.now(), **changes)
         replace_json(self.path / schema.STATUS_FILE, dataclasses.asdict(self.status))
-        self._renewed = time.monotonic()
 
     @contextmanager
     def _beating(self) -> Iterator[None]:
@@ -176,7 +173,7 @@ class RunWriter:
         def beat() -> None:
             while not over.wait(BEAT_SECONDS):
                 with self._status_lock, suppress(OSError):  # storage that is away for a moment comes back
-                    if self.status.active and time.monotonic() - self._renewed >= BEAT_SECONDS:
+                    if self.status.active:
                         self._write_status()
 
         thread = threading.Thread(target=beat, name=f"heart of {self.run_id}", daemon=True)
