@@ -23,7 +23,8 @@ from moco_core.runs.schema import default_root
 from moco_core.runs.verify import damage
 
 Root = Annotated[
-    Path | None, arg(name="runs", help="Folder of runs; else the variable MOCO_RUNS, else checkpoints/.")
+    Path | None,
+    arg(name="runs", metavar="PATH", help="Folder of runs; else the variable MOCO_RUNS, else checkpoints/."),
 ]
 Projected = Annotated[
     bool, arg(help="Compute the newest projection at the end, so that the run opens at once.")
@@ -61,6 +62,9 @@ def main() -> None:
         _exit(2, str(error))
     except (RunError, JobError) as error:
         _exit(1, str(error))
+    except OSError as error:  # a folder that can't be made or read, a full disk
+        where = f"{error.filename}: " if error.filename else ""
+        _exit(1, f"{where}{error.strerror or error}")
 
 
 def train(
@@ -134,7 +138,7 @@ def list_runs(
     as_json: Annotated[bool, arg(name="json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the runs with their state and newest metrics."""
-    runs = list(RunStore(root))
+    runs = list(RunStore(_existing(root)))
     if as_json:
         print(json.dumps([_summary(run) for run in runs], indent=1))
         return
@@ -145,7 +149,7 @@ def list_runs(
 
 def verify(runs: Positional[tuple[str, ...]] = (), root: Root = None) -> None:
     """Compare every file with its checksum; exit code 1 when anything is damaged. All runs when none is named."""
-    folder = root or default_root()
+    folder = _existing(root)
     chosen = [_run(folder, run_id) for run_id in runs] or list(RunStore(folder))
     sentences = [sentence for run in chosen for sentence in damage(run)]
     for sentence in sentences:
@@ -162,7 +166,15 @@ def project(
     """Compute and store the projections of a run's steps, so that viewing them needs no wait."""
     from moco_core.projections import precompute
 
-    precompute(_run(root or default_root(), run), aligned=aligned)
+    precompute(_run(_existing(root), run), aligned=aligned)
+
+
+def _existing(root: Path | None) -> Path:
+    """The runs root; ConfigError when there is no such folder."""
+    folder = root or default_root()
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}")
+    return folder
 
 
 def _starting_point(words: Sequence[str]) -> TrainConfig:
@@ -181,8 +193,10 @@ def _variants(config: TrainConfig, over: str, values: tuple[str, ...], seeds: in
     if over not in hints or over in ("name", "seed"):
         choices = [name for name in hints if name not in ("name", "seed")]
         raise ConfigError(f"over must be a training setting, got {over!r}{nearest(over, choices)}")
-    if seeds < 1 or not values:
-        raise ConfigError(f"seeds must be at least 1 and values not empty, got {seeds} and {list(values)}")
+    if seeds < 1:
+        raise ConfigError(f"seeds must be at least 1, got {seeds}")
+    if not values:
+        raise ConfigError(f"values must name at least one value of {over}")
     kind = hints[over].__origin__
     configs: list[TrainConfig] = []
     for value in values:

@@ -41,10 +41,10 @@ class Range:
         return above and value <= self.high and value < math.inf
 
     def __str__(self) -> str:
-        low = f"above {self.low:g}" if self.open_low else f"at least {self.low:g}"
+        low = f"above {_plain(self.low)}" if self.open_low else f"at least {_plain(self.low)}"
         if math.isinf(self.high):
             return low
-        return f"{low} and at most {self.high:g}"
+        return f"{low} and at most {_plain(self.high)}"
 
 
 @dataclass(frozen=True)
@@ -82,17 +82,25 @@ class TrainConfig:
     """Settings of one training run."""
 
     dataset: Annotated[
-        str, OneOf(DATASETS, FOLDER_PREFIX), Doc("Images to learn from; folder:PATH takes your own.")
+        str,
+        OneOf(DATASETS, FOLDER_PREFIX),
+        Doc(f"Images to learn from: {', '.join(DATASETS)}; {FOLDER_PREFIX}PATH takes your own."),
     ] = "digits"
     image_size: Annotated[
         int,
         Range(0, 1024),
         Doc("Side of the square images in pixels; 0 keeps the data set's own (32 for folders)."),
     ] = 0
-    method: Annotated[str, OneOf(METHODS), Doc("Where the negatives come from.")] = "moco"
-    encoder: Annotated[str, OneOf(ENCODERS), Doc("Backbone network; small-cnn suits 8 to 64 pixels.")] = (
-        "small-cnn"
-    )
+    method: Annotated[
+        str,
+        OneOf(METHODS),
+        Doc("Where negatives come from: a queue (moco), a memory-bank, or the batch itself (in-batch)."),
+    ] = "moco"
+    encoder: Annotated[
+        str,
+        OneOf(ENCODERS),
+        Doc("Backbone network: small-cnn (for 8 to 64 pixels), resnet18 or resnet50."),
+    ] = "small-cnn"
     head: Annotated[
         str,
         OneOf(("mlp", "linear")),
@@ -105,7 +113,7 @@ class TrainConfig:
     momentum_schedule: Annotated[
         str,
         OneOf(("constant", "cosine")),
-        Doc("cosine: m rises from its value towards 1 over the run, as in BYOL."),
+        Doc("constant, or cosine: m rises from its value towards 1 over the run, as in BYOL."),
     ] = "constant"
     symmetric: Annotated[
         bool, Doc("Each view is query and key once a step, with a queue a view; for method moco.")
@@ -121,7 +129,9 @@ class TrainConfig:
     optimizer: Annotated[
         str,
         OneOf(("sgd", "lars")),
-        Doc("lars scales each layer's step to its weights, for large batches; lr 0.3·B/256 is usual."),
+        Doc(
+            "sgd, or lars, which scales each layer's step to its weights, for large batches (lr 0.3·B/256 is usual)."
+        ),
     ] = "sgd"
     lr: Annotated[float, Range(0, 1000, open_low=True), Doc("Peak learning rate.")] = 0.06
     lr_schedule: Annotated[
@@ -140,7 +150,7 @@ class TrainConfig:
         str,
         OneOf(("auto", "moco-v1", "moco-v2")),
         Doc(
-            "How views are made: auto suits the data set, the others are the papers' recipes for photographs."
+            "How views are made: auto suits the data set; moco-v1 and moco-v2 are the papers' recipes for photographs."
         ),
     ] = "auto"
     augmentation_strength: Annotated[
@@ -149,23 +159,25 @@ class TrainConfig:
     storage: Annotated[
         str,
         OneOf(("auto", "memory", "stream")),
-        Doc("Where a folder's images are kept: in memory, or read from disk; auto goes by their size."),
+        Doc("Where a folder's images are kept: in memory, or on disk (stream); auto goes by their size."),
     ] = "auto"
     batch_norm: Annotated[
         str,
         OneOf(("plain", "split", "sync")),
         Doc(
-            "split: MoCo's shuffled batch norm, each process over its part of a shuffled batch; one process alone "
-            "takes eighths. sync: statistics of all processes together."
+            "plain: each process over its own rows. split: MoCo's shuffled batch norm, each process over its part of a "
+            "shuffled batch; one process alone takes eighths. sync: statistics of all processes together."
         ),
     ] = "plain"
     seed: Annotated[int, Range(0, 2**31 - 1), Doc("Fixes weights, batches and augmentation.")] = 0
-    device: Annotated[str, Device(), Doc("auto takes a GPU when there is one.")] = "auto"
+    device: Annotated[str, Device(), Doc("auto (a GPU when there is one), cpu, cuda, cuda:N or mps.")] = (
+        "auto"
+    )
     precision: Annotated[
         str,
         OneOf(("fp32", "bf16")),
         Doc(
-            "bf16: the encoders compute in bfloat16 while training; loss, normalisation and weights stay fp32."
+            "fp32, or bf16: the encoders compute in bfloat16 while training; loss, normalisation and weights stay fp32."
         ),
     ] = "fp32"
     threads: Annotated[int, Range(0, 1024), Doc("CPU threads; 0 leaves the choice to PyTorch.")] = 0
@@ -189,7 +201,10 @@ class TrainConfig:
     drift_share: Annotated[
         float,
         Range(0, 1),
-        Doc("Most of the run's compute that measuring queue staleness may cost; 0 turns it off."),
+        Doc(
+            "Most of the run's compute that measuring queue staleness may cost, the least that can be measured (two "
+            "batches a snapshot) set aside; 0 turns it off."
+        ),
     ] = 0.05
     log_every: Annotated[
         int, Range(0, 10**6), Doc("Steps between history entries; 0 logs about 400 a run.")
@@ -276,6 +291,11 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` when some known name is close, else an empty string."""
     close = difflib.get_close_matches(name.lower(), sorted(names), n=2, cutoff=0.5)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def _plain(number: float) -> str:
+    """All digits of a whole number, six of any other."""
+    return f"{int(number)}" if number == int(number) else f"{number:g}"
 
 
 def _checked(field: str, value: Any, hint: Any) -> Any:

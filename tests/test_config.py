@@ -107,3 +107,16 @@ def test_derived_quantities():
     assert TrainConfig(steps=8000).log_interval == 20
     assert TrainConfig(steps=10).log_interval == 1
     assert TrainConfig(dataset="folder:/my/pets/").title() == "pets m=0.99 K=1024"
+
+
+def test_help_names_every_choice() -> None:
+    for field in field_hints():
+        limits = accepted(field)
+        if isinstance(limits, OneOf):
+            missing = [name for name in limits.names if name not in help_text(field)]
+            assert not missing, f"{field}: {missing}"
+
+
+def test_limits_are_written_in_full() -> None:
+    assert str(Range(1, 2**24)) == "at least 1 and at most 16777216"
+    assert str(Range(0, 0.5, open_low=True)) == "above 0 and at most 0.5"

@@ -96,6 +96,21 @@ def test_images_that_are_not_there_fail_before_anything_is_written(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("verb", ["runs", "verify"])
+def test_a_folder_that_is_not_there_is_said(tmp_path, verb):
+    done = moco(verb, "--runs", tmp_path / "nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: there is no folder {tmp_path}/nowhere\n"
+
+
+def test_a_folder_that_cant_be_made_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = moco("train", "--runs", tmp_path / "file" / "runs", *QUICK, "--steps", 2)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"error: {tmp_path}/file")
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("storage", ["memory", "stream"])
 def test_unreadable_files_are_said_and_counted_in_the_run(tmp_path, storage):
     write_images(tmp_path / "images", *(f"{name}/{i:02}.png" for name in ("cat", "dog") for i in range(10)))
