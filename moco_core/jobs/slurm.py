@@ -35,7 +35,10 @@ DEFAULTS: dict[str, Any] = {"timeout_min": 24 * 60}
 REQUEUES = 1000  # each goes on from a checkpoint, so a time limit is never a reason to give up
 CANCEL_SECONDS = 30.0
 ASK_SECONDS = 60.0  # sacct is slow, and shared by everyone on the cluster
-ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE")
+ENDED = (
+    *("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "PREEMPTED", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL"),
+    "DEADLINE",
+)
 
 _asking = threading.Lock()
 _asked: dict[Path, float] = {}
