@@ -47,12 +47,14 @@ class Case:
 
     @property
     def config(self) -> TrainConfig:
-        """A run of as many blocks, one more to warm up; all else as by default."""
+        """A run of as many blocks, one more to warm up; what snapshots cost is measured apart."""
         return TrainConfig(
             encoder=self.encoder,
             batch_size=self.batch,
             steps=self.block * (self.rounds + 1),
             snapshots=2,
+            bank_size=100,
+            drift_share=0.0,
         )
 
     def network(self) -> Encoder:
@@ -91,7 +93,8 @@ def streaming(case: Case, turn: Connection) -> None:
     """The real loop, images read from files again and again."""
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder) / "images", case)
-        settings = {"dataset": f"folder:{folder}/images", "image_size": case.side, "storage": "stream"}
+        settings: dict[str, object] = {"dataset": f"folder:{folder}/images", "image_size": case.side}
+        settings |= {"storage": "stream", "eval_size": 100}
         config = TrainConfig(**case.config.to_dict() | settings)
         loop_in_blocks(case, prepare(config), RunWriter.create(Path(folder) / "runs", config), turn)
 
