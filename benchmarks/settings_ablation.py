@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.ablation import MEASURED, Experiment, arguments, as_json, carry_out, finished, measured, table
 from benchmarks.ablation_figure import Panel, percent, side_by_side
 from benchmarks.report import machine
@@ -102,7 +104,8 @@ def write(fields: Sequence[str], groups: Sequence[Group], folder: Path, planned:
     panels, data = [], {}
     for number, field in enumerate(fields):
         factor, found = FACTORS[field], varied(groups, field)
-        lines += ["", f"## {factor.label.capitalize()}", "", factor.question, "", *markdown(factor, found)]
+        heading = factor.label[0].upper() + factor.label[1:]
+        lines += ["", f"## {heading}", "", factor.question, "", *markdown(factor, found), "", spread(found)]
         dots = {f"{value}": percent(group) for value, group in found.items()}
         joined = not isinstance(factor.values[0], str)
         panels.append(
@@ -122,6 +125,16 @@ def markdown(factor: Factor, groups: Mapping[Any, Group]) -> list[str]:
     return table(
         [factor.label, *MEASURED], [[f"{value}", *measured(group)] for value, group in groups.items()]
     )
+
+
+def spread(groups: Mapping[Any, Group]) -> str:
+    """How far the linear probe's means lie apart, beside how far seeds do, in a sentence."""
+    means = [100 * group.mean("linear") for group in groups.values()]
+    deviations = [100 * group.deviation("linear") for group in groups.values()]
+    text = f"The means of the linear probe span {np.ptp(means):.1f} points"
+    if np.isfinite(deviations).all():
+        text += f"; over seeds its standard deviation is {np.mean(deviations):.1f} points on average"
+    return f"{text}."
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ def test_the_report_has_a_table_and_a_panel_for_each_setting(tmp_path, capsys):
     text = (tmp_path / "settings_ablation.md").read_text()
     assert capsys.readouterr().out.strip() == text.strip()
     assert text.count("\n## ") == 4
+    assert "\n## Queue size K\n" in text
+    assert "span 47.5 points; over seeds its standard deviation is 0.0 points" in text  # τ from 0.05 to 1
     for row in ("| 16384 | 2 | 0.900", "| split | 2 | 0.900", "| 1.0 | 2 | 0.500", "| 1.5 | 2 | 0.900"):
         assert row in text
     data = json.loads((tmp_path / "settings_ablation.json").read_text())
