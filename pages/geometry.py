@@ -13,6 +13,7 @@ from moco_core.dashboard.figures.confusion import confusion_chart
 from moco_core.dashboard.figures.hubness import hubness_chart
 from moco_core.dashboard.figures.spectrum import spectrum_chart
 from moco_core.dashboard.gallery import gallery, rows
+from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.measured import names
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selected import chosen_gallery
@@ -187,13 +188,13 @@ if run is not None:
         sweep = [
             other.id for other in store() if other.id == run.id or (run.sweep and other.sweep == run.sweep)
         ]
-        runs = run_multipicker("Runs in the plane", default=sweep)
+        runs = in_order(run_multipicker("Runs in the plane", default=sweep))
         paths = [data.path(one, name) for one, name in zip(runs, names(runs), strict=True)]
         if runs:
             chart(
                 alignment_plane(paths, data.ideals(runs)),
                 "Each line is a run, from its first snapshot to its newest (the large marker). Down and to the left is "
-                "better. A run whose line ends far to the right has collapsed. The dashed lines are the uniformity of "
+                "better. A run whose line ends far to the right has collapsed. A dashed line is the uniformity of "
                 "points spread evenly over the sphere: no large set can be further left."
                 + data.left_out(paths),
                 lambda: data.path_table(paths),

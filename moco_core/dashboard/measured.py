@@ -8,9 +8,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from moco_core.analysis.staleness import CONSISTENT
 from moco_core.dashboard import loaders
 from moco_core.dashboard.drift import Drift, DriftError, read_drift
+from moco_core.dashboard.legend import in_order
 from moco_core.runs import Checkpoint, QueueSnapshot, Run, RunError
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The gradient cosine of a run's whole queue at one step."""
+
+    step: int
+    name: str
+    cosine: float
 
 
 @dataclass(frozen=True)
@@ -22,6 +33,9 @@ class Shown:
     history: list[Drift]  # every measured snapshot of the run itself
     series: list[list[Drift]]  # and of each run
     queue: QueueSnapshot | None
+    least_consistent: (
+        Moment | None
+    )  # of all runs at the steps of the run; None when every queue was consistent
     problems: list[str]  # what could not be read, a sentence each
 
     @property
@@ -31,11 +45,16 @@ class Shown:
 
 
 def gather(run: Run, checkpoint: Checkpoint, others: Sequence[Run]) -> Shown:
-    """The measurements of `run` at a checkpoint, and of `others` at the nearest step up to it."""
-    runs = sorted([run, *(other for other in others if other.id != run.id)], key=_rank)
+    """The measurements of `run` at a checkpoint, and of `others` at the nearest step up to it.
+
+    Unless it is among `others`, `run` comes last: they keep the places, and colours, of the other pages.
+    """
+    runs = in_order(others)
+    if run.id not in [other.id for other in others]:
+        runs.append(run)
     series, problems = [], []
-    for one, name in zip(runs, names(runs), strict=True):
-        found, sentences = measured(one, name)
+    for index, (one, name) in enumerate(zip(runs, names(runs), strict=True)):
+        found, sentences = measured(one, name, index)
         series.append(found)
         problems += sentences
     queue = None
@@ -48,15 +67,19 @@ def gather(run: Run, checkpoint: Checkpoint, others: Sequence[Run]) -> Shown:
     near = [at_step(found, checkpoint.step) for found in series]
     near[place] = own
     drifts = [_dated(drift, checkpoint.step) for drift in near if drift is not None]
-    return Shown(own, drifts, series[place], series, queue, problems)
+    worst = _least_consistent([checkpoint.step for checkpoint in run.steps], series)
+    return Shown(own, drifts, series[place], series, queue, worst, problems)
 
 
-def measured(run: Run, name: str) -> tuple[list[Drift], list[str]]:
-    """Every measured snapshot of a run in step order, and a sentence for each that can't be read."""
+def measured(run: Run, name: str, index: int = 0) -> tuple[list[Drift], list[str]]:
+    """Every measured snapshot of a run in step order, and a sentence for each that can't be read.
+
+    `index` is the place of the run among those drawn together.
+    """
     found, problems = [], []
     for checkpoint in run.steps:
         try:
-            drift = read_drift(loaders.drift(checkpoint), name, checkpoint.step)
+            drift = read_drift(loaders.drift(checkpoint), name, checkpoint.step, index)
         except (RunError, DriftError) as error:
             problems.append(f"step {checkpoint.step} of {name}: {error}")
             continue
@@ -77,10 +100,18 @@ def at_step(drifts: Sequence[Drift], step: int) -> Drift | None:
     return earlier[-1] if earlier else next(iter(drifts), None)
 
 
-def _rank(run: Run) -> tuple[str, float, int, str]:
-    """Runs in an order that a legend can be read in: by method, momentum, queue size."""
-    config = run.config
-    return config.method, config.momentum, config.queue_size, run.id
+def _least_consistent(steps: Sequence[int], series: Sequence[Sequence[Drift]]) -> Moment | None:
+    """The step at which one of the runs shown has the lowest gradient cosine; None if all stay consistent."""
+    found = [
+        (drift.final_cosine, drift.step != step, step, drift.name)
+        for step in steps
+        for drifts in series
+        if (drift := at_step(drifts, step)) is not None and drift.final_cosine < CONSISTENT
+    ]
+    if not found:
+        return None
+    cosine, _, step, name = min(found)
+    return Moment(step, name, cosine)
 
 
 def _dated(drift: Drift, step: int) -> Drift:

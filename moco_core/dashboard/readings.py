@@ -13,6 +13,7 @@ from moco_core.analysis.staleness import CONSISTENT, RankCorrelation
 from moco_core.dashboard.drift import Drift
 from moco_core.dashboard.figures.momentum import Timescale
 from moco_core.dashboard.figures.staleness import MOST_CELLS
+from moco_core.dashboard.measured import Moment
 from moco_core.dashboard.sweeps import QUANTITIES, Group, label
 from moco_core.dashboard.text import plain
 
@@ -43,6 +44,14 @@ def consistency(drift: Drift, size: int) -> str:
         f"{newest} With all of them the query is pushed {_turn(cosine)} from where fresh keys would push it "
         f"(gradient cosine {cosine:.3f}). A higher momentum keeps more keys usable; a shorter queue does "
         f"without the others.{fill}"
+    )
+
+
+def least_consistent(worst: Moment) -> str:
+    """Where to look, as the label of a button that leads there."""
+    return (
+        f"The queue was least consistent at step {worst.step} (gradient cosine {number(worst.cosine)}, "
+        f"{plain(worst.name)}): show that step"
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moco_core.runs import RunWriter
+from moco_core.runs import Run, RunWriter
 from tests.pages.opening import open_page, shown
 from tests.stale_runs import write_stale_run
 from tests.synthetic import write_run
@@ -155,3 +155,26 @@ def test_the_collapse_verdict_stands_first(root):
 def test_a_memory_bank_is_explained(root):
     write_stale_run(root, "run", method="memory-bank")
     assert "A memory bank has one slot a sample, 32 here, and each step draws 32" in shown(open_page("queue"))
+
+
+def test_a_button_leads_to_the_least_consistent_step(root):
+    write_stale_run(root, "m0", angle=0.8, momentum=0.0, sweep="s")
+    write_stale_run(root, "m9", angle=0.01, momentum=0.9, sweep="s")
+    cosines = {step.step: float(step.drift["gradient_cosine"][-1]) for step in Run(root / "m0").steps[1:]}
+    worst = min(cosines, key=cosines.__getitem__)
+    (other,) = set(cosines) - {worst}
+    app = open_page("queue", run="m9", step=str(other))
+    (button,) = [b for b in app.button if b.key == "least_consistent"]
+    assert button.label == (
+        f"The queue was least consistent at step {worst} (gradient cosine {cosines[worst]:.3f}, m0): show that step"
+    )
+    button.click().run()
+    assert app.select_slider[0].value == str(worst)
+    assert not [b for b in app.button if b.key == "least_consistent"]
+
+
+def test_a_queue_that_was_always_consistent_has_no_such_button(root):
+    write_stale_run(root, "run", angle=1e-4)
+    app = open_page("queue")
+    assert "whole queue is consistent" in shown(app)
+    assert not [b for b in app.button if b.key == "least_consistent"]

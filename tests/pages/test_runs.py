@@ -170,13 +170,13 @@ def test_loss_curves_of_selected_runs_and_of_the_newest_sweep(root: Path) -> Non
     assert len(open_app().get("plotly_chart")) == 1
     runs = list(RunStore(root))
     curves = logged_losses(runs)
-    assert [curve.name for curve in curves] == ["m=0.99", "m=0.9"]
+    assert [curve.name for curve in curves] == ["m=0.9", "m=0.99"]  # as on every page, not as stored
     assert curves[0].chance == pytest.approx(math.log(33))
     rows = loss_rows(curves)
     assert list(rows.columns) == ["run", "step", "loss", "chance", "floor"]
     assert len(rows) == sum(len(curve.step) for curve in curves)
     figure = loss_curves(curves)
-    assert [trace.name for trace in figure.data] == ["m=0.99", "m=0.9"]
+    assert [trace.name for trace in figure.data] == ["m=0.9", "m=0.99"]
     levels = [annotation.text for annotation in figure.layout.annotations]
     assert levels == ["chance 3.50", f"floor {curves[0].floor:.2f}"]  # equal K and τ: one line each
 
