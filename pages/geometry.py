@@ -36,7 +36,8 @@ directions: *dimensional collapse*, seen as a spectrum that drops to the floor a
   classes that the space doesn't keep apart.
 
 Alignment, uniformity and tolerance are taken on unit vectors of the projector output, the spectrum and the effective
-rank on the vectors as they are.
+rank on the vectors as they are. The collapse check counts *directions in use* on unit vectors around their mean, so
+its number is not the effective rank: features that share a large mean rank low and may still vary in many directions.
 """
 CITATION = (
     "Alignment and uniformity: Wang & Isola 2020 (α = 2, t = 2). Tolerance: Wang & Liu 2021. Spectrum and dimensional "
@@ -96,7 +97,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             spectrum_chart(spectra),
             "Natural log of the singular values of the covariance, largest first. A flat line means that all "
             "directions are used alike, a cliff that those beyond it are dead. The dotted lines are the effective "
-            "ranks: how many directions the layer uses in all.",
+            "ranks (RankMe, of the vectors as they are, mean included).",
             lambda: data.spectrum_table(spectra),
             key="spectrum",
         )

@@ -21,7 +21,7 @@ def logged_losses(runs: Sequence[Run]) -> list[LossCurve]:
     readable = in_order(run for run in runs if run.problem is None)
     names = [run.name for run in readable]
     curves = []
-    for index, run in enumerate(readable):
+    for place, run in enumerate(readable):
         logged = comparable(history(run), run.config)
         if not len(logged.get("step", ())):
             continue
@@ -34,7 +34,7 @@ def logged_losses(runs: Sequence[Run]) -> list[LossCurve]:
                 chance_loss(config.negatives),
                 loss_floor(config.negatives, config.temperature, config.dim),
                 authors_losses(run),
-                index,
+                place,
             )
         )
     return curves

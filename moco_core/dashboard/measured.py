@@ -53,8 +53,8 @@ def gather(run: Run, checkpoint: Checkpoint, others: Sequence[Run]) -> Shown:
     if run.id not in [other.id for other in others]:
         runs.append(run)
     series, problems = [], []
-    for index, (one, name) in enumerate(zip(runs, names(runs), strict=True)):
-        found, sentences = measured(one, name, index)
+    for place, (one, name) in enumerate(zip(runs, names(runs), strict=True)):
+        found, sentences = measured(one, name, place)
         series.append(found)
         problems += sentences
     queue = None
@@ -62,24 +62,24 @@ def gather(run: Run, checkpoint: Checkpoint, others: Sequence[Run]) -> Shown:
         queue = loaders.queue(checkpoint)
     except RunError as error:
         problems.append(str(error))
-    place = [one.id for one in runs].index(run.id)
-    own = next((drift for drift in series[place] if drift.step == checkpoint.step), None)
+    mine = [one.id for one in runs].index(run.id)
+    own = next((drift for drift in series[mine] if drift.step == checkpoint.step), None)
     near = [at_step(found, checkpoint.step) for found in series]
-    near[place] = own
+    near[mine] = own
     drifts = [_dated(drift, checkpoint.step) for drift in near if drift is not None]
     worst = _least_consistent([checkpoint.step for checkpoint in run.steps], series)
-    return Shown(own, drifts, series[place], series, queue, worst, problems)
+    return Shown(own, drifts, series[mine], series, queue, worst, problems)
 
 
-def measured(run: Run, name: str, index: int = 0) -> tuple[list[Drift], list[str]]:
+def measured(run: Run, name: str, place: int = 0) -> tuple[list[Drift], list[str]]:
     """Every measured snapshot of a run in step order, and a sentence for each that can't be read.
 
-    `index` is the place of the run among those drawn together.
+    `place` is that of the run among those drawn together.
     """
     found, problems = [], []
     for checkpoint in run.steps:
         try:
-            drift = read_drift(loaders.drift(checkpoint), name, checkpoint.step, index)
+            drift = read_drift(loaders.drift(checkpoint), name, checkpoint.step, place)
         except (RunError, DriftError) as error:
             problems.append(f"step {checkpoint.step} of {name}: {error}")
             continue

@@ -14,7 +14,7 @@ COLOURS = {name: series_colour(index) for index, name in enumerate(NAMES)}
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """A sweep stored out of order, one run of which has no queue on disk."""
+    """A sweep stored out of order, the queue of one still empty."""
     monkeypatch.setenv("MOCO_RUNS", str(tmp_path))
     for name, momentum in (("m99", 0.99), ("m0", 0.0), ("m999", 0.999)):
         write_stale_run(tmp_path, name, momentum=momentum, sweep="s", angle=0.3)
@@ -32,12 +32,12 @@ def drawn(app) -> list[dict[str, str]]:
     return [colours for colours in charts if len(colours) > 1]
 
 
-@pytest.mark.parametrize(
-    ("page", "charts", "query"),
-    [("runs", 1, {}), ("geometry", 1, {}), ("queue", 8, {}), ("similarity", 1, {"runs_as": "overlay"})],
-)
-def test_a_run_keeps_its_colour(root, page, charts, query):
-    app = open_page(page, run="m999", **query)
+@pytest.mark.parametrize(("page", "charts"), [("runs", 1), ("geometry", 1), ("queue", 8), ("similarity", 1)])
+def test_a_run_keeps_its_colour(root, page, charts):
+    app = open_page(page, run="m999")
+    for group in app.get("button_group"):
+        if group.key == "runs_as":
+            group.set_value("overlay").run()
     found = drawn(app)
     assert len(found) == charts
     for colours in found:

@@ -39,7 +39,7 @@ class Panel(NamedTuple):
 
     title: str
     series: Sequence[Histogram]
-    index: int = 0  # its place among the runs, hence its colour
+    place: int = 0  # its place among the runs, hence its colour
 
 
 def cosine_histograms(
@@ -114,14 +114,14 @@ def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "sha
 def histogram_overlay(edges: np.ndarray, panels: Sequence[Panel], scale: str = "share") -> go.Figure:
     """All runs in one chart: colour tells the run, the dash of the line tells the kind of pair."""
     figure = go.Figure()
-    for title, series, index in panels:
+    for title, series, place in panels:
         for number, histogram in enumerate(series):
             figure.add_scatter(
                 x=_centres(edges),
                 y=_heights(histogram.counts, scale),
                 name=f"{plain_html(title)}: {histogram.name}",
                 mode="lines",
-                line={"color": series_colour(index), "dash": _DASHES[number % len(_DASHES)], "shape": "hvh"},
+                line={"color": series_colour(place), "dash": _DASHES[number % len(_DASHES)], "shape": "hvh"},
                 hovertemplate="cosine %{x:.3f}: %{y:.3g}",
             )
     framed(figure, x="cosine similarity", y="", height=480)

@@ -26,7 +26,7 @@ class LossCurve:
     chance: float
     floor: float
     authors: tuple[tuple[int, float], ...] = ()  # (step, loss) of the authors' trace, on their task
-    index: int = 0  # place of the run among those drawn together: its colour
+    place: int = 0  # place of the run among those drawn together: its colour
 
 
 def loss_curves(curves: Sequence[LossCurve]) -> go.Figure:
@@ -42,8 +42,8 @@ def loss_curves(curves: Sequence[LossCurve]) -> go.Figure:
             mode="lines" if len(curve.step) > 1 else "markers",
             name=plain_html(curve.name),
             line={
-                "color": series_colour(curve.index),
-                "dash": DASHES[curve.index // CLEAR % len(DASHES)],
+                "color": series_colour(curve.place),
+                "dash": DASHES[curve.place // CLEAR % len(DASHES)],
                 "width": 2,
             },
             hovertemplate="step %{x:,}: %{y:.3f} nats",

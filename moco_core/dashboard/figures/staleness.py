@@ -50,12 +50,12 @@ def gradient_cosine_by_length(drifts: Sequence[Drift]) -> go.Figure:
                 marker={
                     "symbol": "star",
                     "size": 15,
-                    "color": series_colour(drift.index),
+                    "color": series_colour(drift.place),
                     "line": {"color": GUIDE, "width": 1},
                 },
                 name=f"K* of {plain_html(drift.name)}",
                 hovertemplate="K* = %{x:,}",
-                legendgroup=str(drift.index),
+                legendgroup=str(drift.place),
                 showlegend=False,
             )
     figure.add_hline(
@@ -213,9 +213,9 @@ def k_star_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
             x=[drift.step for drift in drifts],
             y=[drift.filled for drift in drifts],
             mode="lines",
-            line={"color": series_colour(drifts[0].index), "dash": "dot", "width": 1},
+            line={"color": series_colour(drifts[0].place), "dash": "dot", "width": 1},
             hovertemplate="%{y:,} slots filled<extra></extra>",
-            legendgroup=str(drifts[0].index),
+            legendgroup=str(drifts[0].place),
             showlegend=False,
         )
     return _framed(figure, x="step", y="consistent length K* (slots)")
@@ -270,9 +270,9 @@ def _line(
         customdata=customdata,
         mode="lines+markers" if len(x) < 60 else "lines",
         name=plain_html(drift.name),
-        legendgroup=str(drift.index),
-        line={"color": series_colour(drift.index), "width": 2},
-        marker={"symbol": series_symbol(drift.index), "size": 6},
+        legendgroup=str(drift.place),
+        line={"color": series_colour(drift.place), "width": 2},
+        marker={"symbol": series_symbol(drift.place), "size": 6},
         hovertemplate=hover,
     )
 
@@ -283,12 +283,12 @@ def _band(figure: go.Figure, drift: Drift, profile: AgeProfile, hover: str) -> N
         x=np.concatenate([profile.age, profile.age[::-1]]),
         y=np.concatenate([profile.high, profile.low[::-1]]),
         fill="toself",
-        fillcolor=series_colour(drift.index),
+        fillcolor=series_colour(drift.place),
         opacity=0.18,
         line={"width": 0},
         mode="lines",
         hoverinfo="skip",
-        legendgroup=str(drift.index),
+        legendgroup=str(drift.place),
         showlegend=False,
         name=f"{plain_html(drift.name)}, 10–90 %",
     )
@@ -304,15 +304,15 @@ def _above_zero(profile: AgeProfile) -> AgeProfile:
 def _by_step(series: Sequence[Sequence[Drift]], value: Callable[[Drift], float], hover: str) -> go.Figure:
     figure = go.Figure()
     for drifts in filter(None, series):
-        index, steps = drifts[0].index, np.array([drift.step for drift in drifts])
+        place, steps = drifts[0].place, np.array([drift.step for drift in drifts])
         figure.add_scatter(
             x=steps,
             y=[value(drift) for drift in drifts],
             mode="lines+markers",
             name=plain_html(drifts[0].name),
-            legendgroup=str(index),
-            line={"color": series_colour(index), "width": 2},
-            marker={"symbol": series_symbol(index), "size": 7},
+            legendgroup=str(place),
+            line={"color": series_colour(place), "width": 2},
+            marker={"symbol": series_symbol(place), "size": 7},
             hovertemplate=f"step %{{x}}<br>{hover}",
         )
     return figure
