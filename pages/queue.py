@@ -79,7 +79,7 @@ def live() -> None:
         if len(drifts) > 1:
             st.dataframe(
                 measured.summary_table(drifts),
-                column_config=measured.SUMMARY_LABELS,
+                column_config=measured.SUMMARY_COLUMNS,
                 hide_index=True,
                 key="summary",
             )

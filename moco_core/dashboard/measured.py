@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import streamlit as st
 
 from moco_core.analysis.staleness import CONSISTENT
 from moco_core.dashboard import loaders
@@ -17,11 +20,10 @@ from moco_core.runs import Checkpoint, QueueSnapshot, Run, RunError
 
 @dataclass(frozen=True)
 class Moment:
-    """The gradient cosine of a run's whole queue at one step."""
+    """The gradient cosines of whole queues at one step, one a run."""
 
     step: int
-    name: str
-    cosine: float
+    cosines: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,7 @@ class Shown:
     history: list[Drift]  # every measured snapshot of the run itself
     series: list[list[Drift]]  # and of each run
     queue: QueueSnapshot | None
-    least_consistent: (
-        Moment | None
-    )  # of all runs at the steps of the run; None when every queue was consistent
+    least_consistent: Moment | None  # of the steps of the run; None when every queue was consistent
     problems: list[str]  # what could not be read, a sentence each
 
     @property
@@ -101,17 +101,18 @@ def at_step(drifts: Sequence[Drift], step: int) -> Drift | None:
 
 
 def _least_consistent(steps: Sequence[int], series: Sequence[Sequence[Drift]]) -> Moment | None:
-    """The step at which one of the runs shown has the lowest gradient cosine; None if all stay consistent."""
-    found = [
-        (drift.final_cosine, drift.step != step, step, drift.name)
-        for step in steps
-        for drifts in series
-        if (drift := at_step(drifts, step)) is not None and drift.final_cosine < CONSISTENT
-    ]
-    if not found:
+    """The step at which the runs shown have the lowest mean gradient cosine; None if all are consistent there."""
+    moments = []
+    for step in steps:
+        near = [drift for drifts in series if (drift := at_step(drifts, step)) is not None]
+        cosines = [drift.final_cosine for drift in near if math.isfinite(drift.final_cosine)]
+        if cosines:
+            measured_here = sum(drift.step == step for drift in near)
+            moments.append((float(np.mean(cosines)), -measured_here, Moment(step, tuple(cosines))))
+    if not moments:
         return None
-    cosine, _, step, name = min(found)
-    return Moment(step, name, cosine)
+    worst = min(moments, key=lambda found: found[:2])[2]
+    return worst if min(worst.cosines) < CONSISTENT else None
 
 
 def _dated(drift: Drift, step: int) -> Drift:
@@ -203,13 +204,19 @@ def summary_table(drifts: Iterable[Drift]) -> pd.DataFrame:
     )
 
 
-SUMMARY_LABELS = {
+def _significant(label: str) -> Any:
+    return st.column_config.NumberColumn(label, format="%.4g")
+
+
+SUMMARY_COLUMNS = {
     "k_star": "K*",
     "measured": "encoded again",
-    "gradient_cosine": "gradient cosine, all keys",
+    "gradient_cosine": _significant("gradient cosine, all keys"),
     "oldest_age": "oldest age",
-    "oldest_drift": "its drift",
-    "oldest_drift_over_spread": "its drift ÷ spread",
+    "oldest_drift": _significant("its drift"),
+    "oldest_drift_over_spread": _significant("its drift ÷ spread"),
+    "spread": _significant("spread"),
+    "control": _significant("control"),
 }
 
 

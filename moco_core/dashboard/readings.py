@@ -51,10 +51,14 @@ def consistency(drift: Drift, size: int) -> str:
 
 def least_consistent(worst: Moment) -> str:
     """Where to look, as the label of a button that leads there."""
-    return (
-        f"The queue was least consistent at step {worst.step} (gradient cosine {number(worst.cosine)}, "
-        f"{plain(worst.name)}): show that step"
-    )
+    low, high = number(min(worst.cosines)), number(max(worst.cosines))
+    if len(worst.cosines) == 1:
+        what = f"The queue was least consistent at step {worst.step} (gradient cosine {low})"
+    else:
+        what = (
+            f"The queues were least consistent at step {worst.step} (gradient cosines from {low} to {high})"
+        )
+    return f"{what}: :primary[show that step]"
 
 
 def collapse(metrics: Mapping[str, Mapping[str, Any]]) -> str:
