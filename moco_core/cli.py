@@ -154,7 +154,7 @@ def verify(runs: Positional[tuple[str, ...]] = (), root: Root = None) -> None:
     sentences = [sentence for run in chosen for sentence in damage(run)]
     for sentence in sentences:
         print(sentence)
-    print(f"{len(chosen)} runs checked, {len(sentences)} damaged files")
+    print(f"{_counted(len(chosen), 'run')} checked, {_counted(len(sentences), 'damaged file')}")
     _exit_code(1 if sentences else 0)
 
 
@@ -253,6 +253,10 @@ def _summary(run: Run) -> dict[str, object]:
         "config": None if run.problem else run.config.to_dict(),
         "metrics": {name: dict(entry) for name, entry in newest.items()},
     }
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _exit(code: int, sentence: str) -> NoReturn:

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from moco_core.runs import Run
+from moco_core.runs.last_loss import last_loss
 from moco_core.theory import chance_loss
 from moco_core.trace import Milestone, deviations, milestones
 
@@ -93,13 +93,10 @@ def _trace_cells(milestone: Milestone) -> list[str]:
 def results(run: Run) -> list[str]:
     """Last loss (mean of the last tenth of the log) and newest metrics, formatted; a dash where there is none."""
     newest = run.steps[-1].metrics if run.steps else {}
-    return [_number(last_loss(run)), *(_number(newest.get(name, {}).get("value")) for name in METRICS)]
-
-
-def last_loss(run: Run) -> float | None:
-    """Mean loss over the last tenth of the logged steps, or None before the first."""
-    loss = run.history()["loss"]
-    return float(np.mean(loss[-max(1, len(loss) // 10) :])) if len(loss) else None
+    return [
+        _number(last_loss(run.history())),
+        *(_number(newest.get(name, {}).get("value")) for name in METRICS),
+    ]
 
 
 def _number(value: Any) -> str:

@@ -111,8 +111,8 @@ def compare(a: Side, b: Side) -> None:
         st.markdown(data.overlap_reading(near))
         chart(
             overlap_chart(near.jaccard, near.k),
-            f"How many images keep how much of their neighbourhood: the Jaccard index of the {near.k} nearest in A and "
-            "in B. Left: an entirely new neighbourhood; right: the same one.",
+            f"How many images keep how many of their {near.k} nearest neighbours. Left: an entirely new neighbourhood; "
+            "right: the same one. Dotted: the mean of unrelated spaces.",
             lambda: data.overlap_table(near, common.images),
             key="overlap",
         )

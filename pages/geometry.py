@@ -13,6 +13,7 @@ from moco_core.dashboard.figures.confusion import confusion_chart
 from moco_core.dashboard.figures.hubness import hubness_chart
 from moco_core.dashboard.figures.spectrum import spectrum_chart
 from moco_core.dashboard.gallery import gallery, rows
+from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.measured import names
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selected import chosen_gallery
@@ -35,7 +36,8 @@ directions: *dimensional collapse*, seen as a spectrum that drops to the floor a
   classes that the space doesn't keep apart.
 
 Alignment, uniformity and tolerance are taken on unit vectors of the projector output, the spectrum and the effective
-rank on the vectors as they are.
+rank on the vectors as they are. The collapse check counts *directions in use* on unit vectors around their mean, so
+its number is not the effective rank: features that share a large mean rank low and may still vary in many directions.
 """
 CITATION = (
     "Alignment and uniformity: Wang & Isola 2020 (α = 2, t = 2). Tolerance: Wang & Liu 2021. Spectrum and dimensional "
@@ -95,7 +97,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             spectrum_chart(spectra),
             "Natural log of the singular values of the covariance, largest first. A flat line means that all "
             "directions are used alike, a cliff that those beyond it are dead. The dotted lines are the effective "
-            "ranks: how many directions the layer uses in all.",
+            "ranks (RankMe, of the vectors as they are, mean included).",
             lambda: data.spectrum_table(spectra),
             key="spectrum",
         )
@@ -187,13 +189,13 @@ if run is not None:
         sweep = [
             other.id for other in store() if other.id == run.id or (run.sweep and other.sweep == run.sweep)
         ]
-        runs = run_multipicker("Runs in the plane", default=sweep)
+        runs = in_order(run_multipicker("Runs in the plane", default=sweep))
         paths = [data.path(one, name) for one, name in zip(runs, names(runs), strict=True)]
         if runs:
             chart(
                 alignment_plane(paths, data.ideals(runs)),
                 "Each line is a run, from its first snapshot to its newest (the large marker). Down and to the left is "
-                "better. A run whose line ends far to the right has collapsed. The dashed lines are the uniformity of "
+                "better. A run whose line ends far to the right has collapsed. A dashed line is the uniformity of "
                 "points spread evenly over the sphere: no large set can be further left."
                 + data.left_out(paths),
                 lambda: data.path_table(paths),

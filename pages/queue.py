@@ -4,7 +4,7 @@ import streamlit as st
 
 from moco_core.dashboard import measured, readings
 from moco_core.dashboard.figures import staleness as figures
-from moco_core.dashboard.selection import current_run, run_multipicker, step_slider, store
+from moco_core.dashboard.selection import STEP, current_run, run_multipicker, step_slider, store
 from moco_core.dashboard.widgets import chart, guide, nothing, problem
 from moco_core.runs import RunError
 
@@ -34,10 +34,20 @@ def live() -> None:
     checkpoint = step_slider(run) if run else None
     if run is None or checkpoint is None:
         return
+    below_slider = st.container()
     sweep = [other.id for other in store() if run.sweep and other.sweep == run.sweep]
     shown = measured.gather(run, checkpoint, run_multipicker("Compare with", default=sweep or [run.id]))
     for sentence in shown.problems:
         problem(RunError(sentence), "Left out")
+    if (worst := shown.least_consistent) and worst.step != checkpoint.step:
+        below_slider.button(
+            readings.least_consistent(worst),
+            key="least_consistent",
+            type="tertiary",
+            icon=":material/trending_down:",
+            on_click=show_step,
+            args=(worst.step,),
+        )
 
     own, drifts = shown.own, shown.drifts
     if collapse := readings.collapse(checkpoint.metrics):
@@ -69,7 +79,7 @@ def live() -> None:
         if len(drifts) > 1:
             st.dataframe(
                 measured.summary_table(drifts),
-                column_config=measured.SUMMARY_LABELS,
+                column_config=measured.SUMMARY_COLUMNS,
                 hide_index=True,
                 key="summary",
             )
@@ -189,6 +199,11 @@ def live() -> None:
                 lambda: measured.eviction_table(own),
                 key="eviction",
             )
+
+
+def show_step(step: int) -> None:
+    """Move the slider to this step."""
+    st.query_params[STEP] = str(step)
 
 
 st.title("Queue staleness")

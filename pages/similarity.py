@@ -12,6 +12,7 @@ from moco_core.dashboard.figures.cosine_histograms import (
     histogram_overlay,
 )
 from moco_core.dashboard.gallery import gallery, rows
+from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.measured import names
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selection import current_run, run_multipicker, step_slider, store
@@ -94,7 +95,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         sweep = [
             other.id for other in store() if other.id == run.id or (run.sweep and other.sweep == run.sweep)
         ]
-        runs = run_multipicker("Runs", default=sweep)
+        runs = in_order(run_multipicker("Runs", default=sweep))
         shown, problems = data.others(run, checkpoint, runs, names(runs), source)
         for sentence in problems:
             problem(RunError(sentence), "Left out")

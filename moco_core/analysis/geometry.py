@@ -34,7 +34,7 @@ class Collapse:
     """Whether, and how, an embedding has collapsed."""
 
     verdict: str  # complete, dimensional or none
-    measure: str  # what `value` is: spread or effective rank
+    measure: str  # what `value` is: spread, or directions in use around the mean
     value: float
     threshold: float  # collapsed below it
     sentence: str  # the verdict with its number
@@ -150,8 +150,9 @@ def spectrum(x: Array) -> Array:
 def collapse(x: Array) -> Collapse:
     """Verdict on the directions of `x` (N×D): complete, dimensional or no collapse, with the number that says so.
 
-    Complete: `1 − mean cosine` between different samples below 0.05. Dimensional (Jing et al. 2022): the effective
-    rank of the centred unit rows, on the way from 1 to the most that N and D allow, below a tenth.
+    Complete: `1 − mean cosine` between different samples below 0.05. Dimensional (Jing et al. 2022): the directions
+    in use around the mean, on the way from 1 to the most that N and D allow, below a tenth. They are counted as
+    `effective_rank` does, but on unit rows less their mean, beside which the rest would count for little.
     """
     rows = as_rows(x, "x", unit=True)
     apart = spread(rows)
@@ -169,8 +170,8 @@ def collapse(x: Array) -> Collapse:
     threshold = 1 + DIMENSIONAL * (most - 1)
     verdict = "dimensional" if most > 1 and rank < threshold else "none"
     words = "Dimensional collapse" if verdict == "dimensional" else "No collapse"
-    sentence = f"{words}: the embeddings use about {rank:.1f} of {most} directions (effective rank, centred)."
-    return Collapse(verdict, "effective rank", rank, threshold, sentence)
+    sentence = f"{words}: around their mean, the embeddings vary in about {rank:.1f} of {most} directions."
+    return Collapse(verdict, "directions in use", rank, threshold, sentence)
 
 
 def circle_density(x: Array, points: int = 360, concentration: float = 100.0) -> tuple[Array, Array]:

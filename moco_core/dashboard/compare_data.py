@@ -48,6 +48,7 @@ METRICS: Mapping[str, tuple[str, int]] = {
     "effective_rank_features": ("effective rank (backbone features)", +1),
     "k_star": ("consistent length K*", +1),
 }
+ACCURACIES = ("knn", "knn_features", "linear")
 VOTING = {"knn": "query", "knn_features": "features"}
 LEFT_OUT = (
     ", each left out in turn"  # runs store votes of training images; here the images vote for each other
@@ -166,15 +167,19 @@ def metrics(a: Side, b: Side, common: Common) -> list[MetricPair]:
 
 
 def metrics_reading(found: Sequence[MetricPair]) -> str:
-    """Which side is ahead, in one sentence (Markdown)."""
+    """How many metrics each side leads in, and which differences are more than chance (Markdown)."""
     decided = [m for m in found if m.better]
-    ahead = {side: [m.name for m in decided if m.winner == side] for side in "AB"}
     if not decided:
         return "The two share no metric under one definition."
-    lead = max("AB", key=lambda side: len(ahead[side]))
-    if len(ahead["A"]) == len(ahead["B"]):
-        return f"**Neither is ahead**: each is better in {len(ahead['A'])} of {len(decided)} metrics."
-    return f"**{lead} is better** in {len(ahead[lead])} of {len(decided)} metrics: {', '.join(ahead[lead])}."
+    ahead = {side: sum(m.winner == side for m in decided) for side in "AB"}
+    first, second = sorted("AB", key=lambda side: -ahead[side])
+    if not ahead[first]:
+        return f"The two are equal in all metrics ({len(decided)})."
+    metrics = "metric" if ahead[first] == 1 else "metrics"
+    text = f"{first} leads in {ahead[first]} {metrics}, {second} in {ahead[second] or 'none'}"
+    if equal := len(decided) - ahead["A"] - ahead["B"]:
+        text += f", {equal} {'is' if equal == 1 else 'are'} equal"
+    return f"{text}. {_chance_reading([m for m in decided if m.count])}".rstrip()
 
 
 def metrics_table(found: Sequence[MetricPair]) -> pd.DataFrame:
@@ -307,6 +312,21 @@ def neighbour_cards(row: int, near: Neighbourhoods, common: Common) -> tuple[lis
             line.append(card(images, other, f"cos {cosine:.3f}", mark))
         sides.append(line)
     return sides[0], sides[1]
+
+
+def _chance_reading(accuracies: Sequence[MetricPair]) -> str:
+    """Which accuracies differ by more than chance; empty without any. Other metrics have no error here."""
+    if not accuracies:
+        return ""
+    images = f"{min(m.count for m in accuracies):,} images"
+    beyond = [
+        f"{m.name}, by {100 * abs(m.difference):.1f} points for {m.winner}"
+        for m in accuracies
+        if m.beyond_chance
+    ]
+    if not beyond:
+        return f"No accuracy differs by more than chance may on {images}."
+    return f"**More than chance** on {images} (95 %, binomial): {'; '.join(beyond)}."
 
 
 def _drawn(picture: Projection, frame: int, rows: Array, images: int) -> tuple[Array, Array]:
@@ -463,12 +483,14 @@ def _metrics(
         if _common.whole and not any(key in side.checkpoint.metrics for side in (_a, _b)):
             continue  # neither run asked for it
         values = _stored(_a, _b, key) if _common.whole or key == "k_star" else None
+        count = _images(_a, _b, key) if key in ACCURACIES else 0
         if values is None and key in VOTING:
             values, name = _vote_accuracies(_a, _b, _common, VOTING[key]), name + LEFT_OUT
+            count = int((_common.images.labels >= 0).sum())
         elif values is None:
             values = _measured(_a, _common.rows_a, key), _measured(_b, _common.rows_b, key)
         if all(map(math.isfinite, values)):
-            found.append(MetricPair(name, *values, better))
+            found.append(MetricPair(name, *values, better, count))
     return found
 
 
@@ -481,6 +503,12 @@ def _stored(a: Side, b: Side, key: str) -> tuple[float, float] | None:
     if settings[0] != settings[1]:
         return None
     return float(entries[0]["value"]), float(entries[1]["value"])
+
+
+def _images(a: Side, b: Side, key: str) -> int:
+    """How many images both runs took a stored metric over, at the least; 0 where one doesn't say."""
+    counts = [side.checkpoint.metrics.get(key, {}).get("count", 0) for side in (a, b)]
+    return min(counts) if all(isinstance(count, int) for count in counts) else 0
 
 
 def _vote_accuracies(a: Side, b: Side, common: Common, layer: str) -> tuple[float, float]:

@@ -42,6 +42,7 @@ class Drift:
     rank: RankCorrelation
     kept: Array  # E or 0
     evictions: Mapping[str, Array]  # policy → E
+    place: int = 0  # place of the run among those drawn together: its colour
 
     @property
     def collapsed(self) -> bool:
@@ -74,7 +75,7 @@ class Drift:
         return float(self.gradient_cosine[-1])
 
 
-def read_drift(arrays: Mapping[str, Array], name: str, step: int) -> Drift | None:
+def read_drift(arrays: Mapping[str, Array], name: str, step: int, place: int = 0) -> Drift | None:
     """The contents of drift.safetensors; None when nothing was measured at this step.
 
     Raises DriftError when a required array is missing, empty, of the wrong shape or not finite.
@@ -118,6 +119,7 @@ def read_drift(arrays: Mapping[str, Array], name: str, step: int) -> Drift | Non
             for policy in EVICTIONS
             if len(kept) and f"evict_{policy}" in arrays
         },
+        place=place,
     )
 
 

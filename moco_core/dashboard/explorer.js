@@ -462,7 +462,7 @@ class Pane {
     const { ranges, camera: eye } = this.left();
     const camera = eye ? { camera: eye } : {};
     const axis = (i) => ({
-      title: { text: axes[i], font: { size: 12 } },
+      title: { text: axes[i], font: { size: 12 }, ...(dim === 2 && { standoff: 8 }) },
       range: dim === 2 && ranges ? ranges[i].slice() : this.range(i),
       showticklabels: false,
       zeroline: false,
@@ -481,7 +481,7 @@ class Pane {
       dragmode: dim === 3 ? "orbit" : "lasso",
       hovermode: "closest",
       hoverdistance: 12,
-      margin: { l: 24, r: 4, t: 28, b: 26 },
+      margin: { l: 30, r: 4, t: 28, b: 34 },
       font: { color: theme.text, family: theme.font },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",

@@ -9,6 +9,7 @@ import pandas as pd
 
 from moco_core.config import TrainConfig
 from moco_core.dashboard.figures.loss_curves import LossCurve
+from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.loaders import history
 from moco_core.runs import Run
 from moco_core.theory import chance_loss, loss_floor
@@ -17,10 +18,11 @@ from moco_core.trace import RECIPE, authors_beside
 
 def logged_losses(runs: Sequence[Run]) -> list[LossCurve]:
     """One curve for each readable run that has logged anything; names that repeat carry the run's id."""
-    names = [run.name for run in runs]
+    readable = in_order(run for run in runs if run.problem is None)
+    names = [run.name for run in readable]
     curves = []
-    for run in runs:
-        logged = {} if run.problem else comparable(history(run), run.config)
+    for place, run in enumerate(readable):
+        logged = comparable(history(run), run.config)
         if not len(logged.get("step", ())):
             continue
         config = run.config
@@ -32,6 +34,7 @@ def logged_losses(runs: Sequence[Run]) -> list[LossCurve]:
                 chance_loss(config.negatives),
                 loss_floor(config.negatives, config.temperature, config.dim),
                 authors_losses(run),
+                place,
             )
         )
     return curves

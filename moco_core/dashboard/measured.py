@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import streamlit as st
 
+from moco_core.analysis.staleness import CONSISTENT
 from moco_core.dashboard import loaders
 from moco_core.dashboard.drift import Drift, DriftError, read_drift
+from moco_core.dashboard.legend import in_order
 from moco_core.runs import Checkpoint, QueueSnapshot, Run, RunError
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The gradient cosines of whole queues at one step, one a run."""
+
+    step: int
+    cosines: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -22,6 +35,7 @@ class Shown:
     history: list[Drift]  # every measured snapshot of the run itself
     series: list[list[Drift]]  # and of each run
     queue: QueueSnapshot | None
+    least_consistent: Moment | None  # of the steps of the run; None when every queue was consistent
     problems: list[str]  # what could not be read, a sentence each
 
     @property
@@ -31,11 +45,16 @@ class Shown:
 
 
 def gather(run: Run, checkpoint: Checkpoint, others: Sequence[Run]) -> Shown:
-    """The measurements of `run` at a checkpoint, and of `others` at the nearest step up to it."""
-    runs = sorted([run, *(other for other in others if other.id != run.id)], key=_rank)
+    """The measurements of `run` at a checkpoint, and of `others` at the nearest step up to it.
+
+    Unless it is among `others`, `run` comes last: they keep the places, and colours, of the other pages.
+    """
+    runs = in_order(others)
+    if run.id not in [other.id for other in others]:
+        runs.append(run)
     series, problems = [], []
-    for one, name in zip(runs, names(runs), strict=True):
-        found, sentences = measured(one, name)
+    for place, (one, name) in enumerate(zip(runs, names(runs), strict=True)):
+        found, sentences = measured(one, name, place)
         series.append(found)
         problems += sentences
     queue = None
@@ -43,20 +62,24 @@ def gather(run: Run, checkpoint: Checkpoint, others: Sequence[Run]) -> Shown:
         queue = loaders.queue(checkpoint)
     except RunError as error:
         problems.append(str(error))
-    place = [one.id for one in runs].index(run.id)
-    own = next((drift for drift in series[place] if drift.step == checkpoint.step), None)
+    mine = [one.id for one in runs].index(run.id)
+    own = next((drift for drift in series[mine] if drift.step == checkpoint.step), None)
     near = [at_step(found, checkpoint.step) for found in series]
-    near[place] = own
+    near[mine] = own
     drifts = [_dated(drift, checkpoint.step) for drift in near if drift is not None]
-    return Shown(own, drifts, series[place], series, queue, problems)
+    worst = _least_consistent([checkpoint.step for checkpoint in run.steps], series)
+    return Shown(own, drifts, series[mine], series, queue, worst, problems)
 
 
-def measured(run: Run, name: str) -> tuple[list[Drift], list[str]]:
-    """Every measured snapshot of a run in step order, and a sentence for each that can't be read."""
+def measured(run: Run, name: str, place: int = 0) -> tuple[list[Drift], list[str]]:
+    """Every measured snapshot of a run in step order, and a sentence for each that can't be read.
+
+    `place` is that of the run among those drawn together.
+    """
     found, problems = [], []
     for checkpoint in run.steps:
         try:
-            drift = read_drift(loaders.drift(checkpoint), name, checkpoint.step)
+            drift = read_drift(loaders.drift(checkpoint), name, checkpoint.step, place)
         except (RunError, DriftError) as error:
             problems.append(f"step {checkpoint.step} of {name}: {error}")
             continue
@@ -77,10 +100,19 @@ def at_step(drifts: Sequence[Drift], step: int) -> Drift | None:
     return earlier[-1] if earlier else next(iter(drifts), None)
 
 
-def _rank(run: Run) -> tuple[str, float, int, str]:
-    """Runs in an order that a legend can be read in: by method, momentum, queue size."""
-    config = run.config
-    return config.method, config.momentum, config.queue_size, run.id
+def _least_consistent(steps: Sequence[int], series: Sequence[Sequence[Drift]]) -> Moment | None:
+    """The step at which the runs shown have the lowest mean gradient cosine; None if all are consistent there."""
+    moments = []
+    for step in steps:
+        near = [drift for drifts in series if (drift := at_step(drifts, step)) is not None]
+        cosines = [drift.final_cosine for drift in near if math.isfinite(drift.final_cosine)]
+        if cosines:
+            measured_here = sum(drift.step == step for drift in near)
+            moments.append((float(np.mean(cosines)), -measured_here, Moment(step, tuple(cosines))))
+    if not moments:
+        return None
+    worst = min(moments, key=lambda found: found[:2])[2]
+    return worst if min(worst.cosines) < CONSISTENT else None
 
 
 def _dated(drift: Drift, step: int) -> Drift:
@@ -172,13 +204,19 @@ def summary_table(drifts: Iterable[Drift]) -> pd.DataFrame:
     )
 
 
-SUMMARY_LABELS = {
+def _significant(label: str) -> Any:
+    return st.column_config.NumberColumn(label, format="%.4g")
+
+
+SUMMARY_COLUMNS = {
     "k_star": "K*",
     "measured": "encoded again",
-    "gradient_cosine": "gradient cosine, all keys",
+    "gradient_cosine": _significant("gradient cosine, all keys"),
     "oldest_age": "oldest age",
-    "oldest_drift": "its drift",
-    "oldest_drift_over_spread": "its drift ÷ spread",
+    "oldest_drift": _significant("its drift"),
+    "oldest_drift_over_spread": _significant("its drift ÷ spread"),
+    "spread": _significant("spread"),
+    "control": _significant("control"),
 }
 
 

@@ -13,10 +13,13 @@ from moco_core.analysis.staleness import CONSISTENT, RankCorrelation
 from moco_core.dashboard.drift import Drift
 from moco_core.dashboard.figures.momentum import Timescale
 from moco_core.dashboard.figures.staleness import MOST_CELLS
+from moco_core.dashboard.measured import Moment
 from moco_core.dashboard.sweeps import QUANTITIES, Group, label
 from moco_core.dashboard.text import plain
 
+COLLAPSES = {"complete": "Complete collapse", "dimensional": "Dimensional collapse"}
 CONTROL_LIMIT = 1e-6  # what re-encoding by the same weights may read
+FEWEST_AGES = 5  # distinct ages from which their order is judged
 
 
 def consistency(drift: Drift, size: int) -> str:
@@ -44,6 +47,18 @@ def consistency(drift: Drift, size: int) -> str:
         f"(gradient cosine {cosine:.3f}). A higher momentum keeps more keys usable; a shorter queue does "
         f"without the others.{fill}"
     )
+
+
+def least_consistent(worst: Moment) -> str:
+    """Where to look, as the label of a button that leads there."""
+    low, high = number(min(worst.cosines)), number(max(worst.cosines))
+    if len(worst.cosines) == 1:
+        what = f"The queue was least consistent at step {worst.step} (gradient cosine {low})"
+    else:
+        what = (
+            f"The queues were least consistent at step {worst.step} (gradient cosines from {low} to {high})"
+        )
+    return f"{what}: :primary[show that step]"
 
 
 def collapse(metrics: Mapping[str, Mapping[str, Any]]) -> str:
@@ -99,6 +114,11 @@ def order_of_age(rank: RankCorrelation) -> str:
     if math.isnan(rank.value):
         why = "the keys have one age" if rank.ages < 2 else "no key has drifted"
         return f"Age and drift have no rank correlation here: {why}."
+    if rank.ages < FEWEST_AGES:
+        return (
+            f"Spearman's ρ of age and drift is {rank.value:.2f} over {rank.ages} ages: too few to judge the order of "
+            f"eviction, which takes {FEWEST_AGES}. A longer queue, or a later step, has more."
+        )
     interval = f"Spearman's ρ = {rank.value:.2f}, 95 % interval {rank.low:.2f} to {rank.high:.2f} over {rank.ages} ages"
     if rank.low > 0.5:
         return f"**The oldest keys are the most drifted** ({interval}): first in, first out evicts the right ones."
@@ -208,9 +228,11 @@ def best_setting(groups: Sequence[Group]) -> str:
         return "No accuracy has been measured yet; it needs labelled images and a snapshot."
     best = max(scored, key=lambda group: group.mean(quantity))
     what = QUANTITIES[quantity].label
-    text = f"Best {what}: **{best.text(quantity)}** with {plain(label(best, groups))}."
-    gone = [plain(label(group, groups)) for group in groups if group.collapsed]
-    return text + (f" Collapsed: {'; '.join(gone)}." if gone else "")
+    text = f"Best {what}: **{best.percent(quantity)} %** with {plain(label(best, groups))}."
+    for verdict, words in COLLAPSES.items():
+        if gone := _with_verdict(verdict, groups):
+            text += f" {words}: {'; '.join(gone)}."
+    return text
 
 
 METHODS = (
@@ -219,6 +241,16 @@ METHODS = (
     f"{paper.MEMORY_BANK_LOSS} points behind MoCo at equal K, and end-to-end training at batch 1024 about "
     f"{paper.IN_BATCH_UNSCALED_LOSS:g} points worse when its learning rate is not scaled."
 )
+
+
+def _with_verdict(verdict: str, groups: Sequence[Group]) -> list[str]:
+    """The settings in which runs got this verdict, with their number where it is not all of them."""
+    found = []
+    for group in groups:
+        runs, count = len(group.outcomes), sum(one.verdict == verdict for one in group.outcomes)
+        if count:
+            found.append(plain(label(group, groups)) + (f" ({count} of {runs} runs)" if count < runs else ""))
+    return found
 
 
 def _steps(number: float) -> str:

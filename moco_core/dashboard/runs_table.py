@@ -18,6 +18,7 @@ from moco_core.dashboard.text import duration
 from moco_core.jobs import SlurmJob, Ticket
 from moco_core.runs import Run
 from moco_core.runs.files import sha256
+from moco_core.runs.last_loss import last_loss
 
 SPARK_POINTS = 60
 SIGNS = {
@@ -72,7 +73,7 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
         "loss": column.NumberColumn(
             "Loss",
             format="%.3f",
-            help="Last logged InfoNCE in nats; not comparable between different K or τ.",
+            help="InfoNCE in nats, mean of the last tenth of the log; not comparable between different K or τ.",
         ),
         "knn": column.NumberColumn("kNN", format="%.3f", help="Weighted kNN accuracy, newest snapshot."),
         "linear": column.NumberColumn(
@@ -134,7 +135,7 @@ def _row(run: Run, ticket: Ticket | SlurmJob | None) -> dict[str, Any]:
         "negatives": config.negatives,
         "temperature": config.temperature,
         "step": run.status.step,
-        "loss": logged["loss"][-1] if len(logged["loss"]) else None,
+        "loss": last_loss(history(run)),
         "curve": sparkline(logged["loss"]),
         **{name: newest_metric(run, name) for name in METRICS},
         "created": run.created,

@@ -55,8 +55,9 @@ def class_summary(chosen: np.ndarray, images: EvalSet) -> str:
     if not len(known):
         return ""
     order = np.argsort(-counts, kind="stable")
-    parts = [f"{plain(images.name_of(int(known[i])))} {counts[i]:,}" for i in order[:NAMED]]
-    more = f" and {len(order) - NAMED} more classes" if len(order) > NAMED else ""
+    parts = [f"{plain(images.name_of(int(known[i])))}: {counts[i]:,}" for i in order[:NAMED]]
+    others = len(order) - NAMED
+    more = f" and {others} more class{'es' * (others > 1)}" if others > 0 else ""
     return f"{', '.join(parts)}{more}."
 
 

@@ -52,6 +52,7 @@ class Cosines:
     queries: int
     images: int
     keys: int
+    place: int = 0  # place of the run among those drawn together: its colour
 
     def counts(self) -> dict[str, Array]:
         """Fine histogram (`similarity.BINS`) of each kind of pair that there is."""
@@ -135,11 +136,11 @@ def others(
 ) -> tuple[list[Cosines], list[str]]:
     """Each run at its snapshot nearest to this step, and a sentence for each that can't be shown."""
     found, problems = [], []
-    for one, name in zip(runs, names, strict=True):
+    for place, (one, name) in enumerate(zip(runs, names, strict=True)):
         try:
             step = checkpoint if one.id == run.id else nearest_step(one, checkpoint.step)
             there = source if source in sources(step) else IMAGES
-            found.append(cosines(one, step, there, name))
+            found.append(dataclasses.replace(cosines(one, step, there, name), place=place))
         except ValueError as error:
             problems.append(f"{name}: {error}")
     return found, problems
@@ -156,7 +157,9 @@ def nearest_step(run: Run, step: int) -> Checkpoint:
 def panels(found: Sequence[Cosines]) -> list[Panel]:
     """Each run's histograms, titled with its name and step."""
     return [
-        (f"{c.name}, step {c.step}" + ("" if c.source == QUEUE else " (images)"), c.histograms())
+        Panel(
+            f"{c.name}, step {c.step}" + ("" if c.source == QUEUE else " (images)"), c.histograms(), c.place
+        )
         for c in found
     ]
 

@@ -39,7 +39,7 @@ LESSONS = (
         Settings(),
         "The six queries drift apart and come to rest near the corners of an octahedron, the furthest apart "
         "that six points on a sphere can be: the mean cosine between classes settles at −0.20. Each key follows "
-        "its query at a distance, so the queue holds one tight, still cluster a class.",
+        "its query at a distance, so the queue holds one tight, motionless cluster per class.",
     ),
     Lesson(
         "m = 0: chasing your own tail",

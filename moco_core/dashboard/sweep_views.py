@@ -11,7 +11,7 @@ from pandas.io.formats.style import Styler
 from moco_core import paper
 from moco_core.dashboard.figures.momentum import Curve, Panel, Placed, Timescale
 from moco_core.dashboard.palette import NEUTRAL
-from moco_core.dashboard.sweeps import QUANTITIES, Group, label, line_label, momentum_lines
+from moco_core.dashboard.sweeps import ACCURACIES, QUANTITIES, Group, label, line_label, momentum_lines
 from moco_core.theory import half_life, queue_span
 
 PLOTTED = ("loss", "knn", "linear", "alignment", "uniformity", "effective_rank", "k_star_lowest")
@@ -38,16 +38,21 @@ def _row(group: Group, groups: Sequence[Group]) -> dict[str, str]:
     return {
         "setting": label(group, groups),
         "runs": str(len(group.outcomes)),
-        QUANTITIES["linear"].label: group.text("linear"),
+        _percent_column("linear"): group.percent("linear"),
         PAPER_COLUMN: _paper_text(group.momentum),
-        QUANTITIES["knn"].label: group.text("knn"),
+        _percent_column("knn"): group.percent("knn"),
         "collapse": group.verdict,
-        **{QUANTITIES[name].label: group.text(name) for name in QUANTITIES if name not in ("linear", "knn")},
+        _percent_column("knn_features"): group.percent("knn_features"),
+        **{QUANTITIES[name].label: group.text(name) for name in QUANTITIES if name not in ACCURACIES},
         "chance loss": f"{group.chance:.2f}",
         "loss floor": f"{group.floor:.2f}",
         "negatives": f"{group.config.negatives:,}",
         "step": f"{max(one.step for one in group.outcomes):,}",
     }
+
+
+def _percent_column(accuracy: str) -> str:
+    return f"{QUANTITIES[accuracy].label}, %"
 
 
 def styled(frame: pd.DataFrame) -> Styler:

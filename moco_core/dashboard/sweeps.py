@@ -12,6 +12,7 @@ import numpy as np
 from moco_core.config import TrainConfig
 from moco_core.dashboard.drift import Drift, DriftError, read_drift
 from moco_core.runs import Checkpoint, Run, RunError
+from moco_core.runs.last_loss import last_loss
 from moco_core.theory import chance_loss, loss_floor
 
 Arrays = dict[str, np.ndarray]
@@ -21,7 +22,6 @@ NOT_COMPARED = {
     *("name", "seed", "device", "threads", "compile", "log_every", "checkpoint_minutes"),
     *("snapshots", "keep_weights", "eval_size", "knn_k", "knn_temperature", "bank_size", "drift_share"),
 }
-LOSS_RECORDS = 20  # logged steps that the final loss averages over
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "k_star_lowest": Quantity("lowest K*", 0),
     "gradient_cosine_lowest": Quantity("lowest gradient cosine"),
 }
+ACCURACIES = ("linear", "knn", "knn_features")
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,14 @@ class Group:
 
     def text(self, quantity: str) -> str:
         """`mean ± deviation`, or a dash."""
-        digits = QUANTITIES[quantity].digits
-        mean, deviation = self.mean(quantity), self.deviation(quantity)
+        return self._text(quantity, QUANTITIES[quantity].digits)
+
+    def percent(self, quantity: str) -> str:
+        """`text` of an accuracy in percent, without the sign."""
+        return self._text(quantity, 1, scale=100)
+
+    def _text(self, quantity: str, digits: int, scale: int = 1) -> str:
+        mean, deviation = scale * self.mean(quantity), scale * self.deviation(quantity)
         if math.isnan(mean):
             return "–"
         return f"{mean:,.{digits}f}" + ("" if math.isnan(deviation) else f" ± {deviation:,.{digits}f}")
@@ -105,11 +112,6 @@ class Group:
     def verdict(self) -> str:
         """The collapse verdicts of the runs, each once."""
         return ", ".join(sorted({o.verdict for o in self.outcomes if o.verdict})) or "–"
-
-    @property
-    def collapsed(self) -> bool:
-        """Whether all runs have collapsed into one place."""
-        return all(o.verdict == "complete" for o in self.outcomes)
 
     @property
     def chance(self) -> float:
@@ -132,9 +134,9 @@ def outcome(
     `history` and `drift` read the files; pages hand in cached readers.
     """
     values = {}
-    losses = history(run)["loss"][-LOSS_RECORDS:]
-    if len(losses) and np.isfinite(losses).all():
-        values["loss"] = float(losses.mean())
+    loss = last_loss(history(run))
+    if loss is not None and math.isfinite(loss):
+        values["loss"] = loss
     newest = run.steps[-1] if run.steps else None
     verdict, problem = "", ""
     if newest is not None:

@@ -65,12 +65,19 @@ def test_metrics_that_are_zero_missing_or_infinite_break_nothing():
 
 
 def test_overlap_counts_every_sample_and_marks_mean_and_chance():
-    figure = overlap_chart(np.array([0.0, 0.5, 1.0, 1.0]), 2)
+    sharing = np.array([0, 1, 3, 3, 2])  # of 3 neighbours each
+    figure = overlap_chart(sharing / (6 - sharing), 3)
     bars = figure.data[0]
-    assert sum(bars.y) == 4
-    assert bars.y[-1] == 2
-    assert figure.layout.shapes[0].x0 == pytest.approx(0.625)
-    assert figure.layout.shapes[1].x0 == pytest.approx(chance_overlap(4, 2))
+    assert (list(bars.x), list(bars.y)) == ([0, 1, 2, 3], [1, 1, 1, 2])
+    assert figure.layout.shapes[0].x0 == pytest.approx(1.8)
+    assert figure.layout.shapes[1].x0 == pytest.approx(9 / 4)
+
+
+def test_every_possible_overlap_has_its_own_bar():
+    k = 100
+    sharing = np.arange(k + 1)
+    bars = overlap_chart(sharing / (2 * k - sharing), k).data[0]
+    assert list(bars.y) == [1] * (k + 1)
 
 
 def test_chance_overlap_equals_enumeration_and_simulation():

@@ -7,11 +7,13 @@ import pytest
 
 from moco_core.dashboard.figures.cosine_histograms import (
     Histogram,
+    Panel,
     Weights,
     cosine_histograms,
     histogram_grid,
     histogram_overlay,
 )
+from moco_core.dashboard.palette import series_colour
 
 EDGES = np.linspace(-1, 1, 5)
 POSITIVE = Histogram("positives", np.array([0, 0, 1, 3]))
@@ -46,7 +48,7 @@ def test_a_kind_without_pairs_has_no_share():
     ("share", None, "share of its pairs"), ("counts", None, "pairs"), ("log", "log", "pairs (log scale)"),
 ])  # fmt: skip
 def test_the_scale_sets_axis_and_title_in_every_layout(scale, kind, title):
-    panels = [("m = 0", [POSITIVE]), ("m = 0.9", [NEGATIVE]), ("m = 0.99", [NEGATIVE])]
+    panels = [Panel("m = 0", [POSITIVE]), Panel("m = 0.9", [NEGATIVE]), Panel("m = 0.99", [NEGATIVE])]
     for figure in (
         cosine_histograms(EDGES, [POSITIVE], scale=scale),
         histogram_grid(EDGES, panels, scale),
@@ -72,7 +74,7 @@ def test_softmax_weights_stand_below_on_their_own_axis_unscaled():
 
 
 def test_small_multiples_share_bins_and_one_legend_and_show_names_as_text():
-    panels = [(f"<i>m = {m}</i>", [POSITIVE, NEGATIVE]) for m in (0, 0.9, 0.99)]
+    panels = [Panel(f"<i>m = {m}</i>", [POSITIVE, NEGATIVE]) for m in (0, 0.9, 0.99)]
     figure = histogram_grid(EDGES, panels)
     assert [a.text for a in figure.layout.annotations] == [
         f"&lt;i&gt;m = {m}&lt;/i&gt;" for m in (0, 0.9, 0.99)
@@ -85,12 +87,15 @@ def test_small_multiples_share_bins_and_one_legend_and_show_names_as_text():
 
 
 def test_a_single_panel_is_one_chart():
-    assert {trace.xaxis for trace in histogram_grid(EDGES, [("only", [POSITIVE])]).data} == {"x"}
+    assert {trace.xaxis for trace in histogram_grid(EDGES, [Panel("only", [POSITIVE])]).data} == {"x"}
 
 
 def test_overlay_tells_runs_by_colour_and_kinds_by_dash():
-    figure = histogram_overlay(EDGES, [("a", [POSITIVE, NEGATIVE]), ("b", [POSITIVE, NEGATIVE])])
+    figure = histogram_overlay(
+        EDGES, [Panel("a", [POSITIVE, NEGATIVE], 1), Panel("b", [POSITIVE, NEGATIVE], 3)]
+    )
     a_positive, a_negative, b_positive, b_negative = figure.data
-    assert a_positive.line.color == a_negative.line.color != b_positive.line.color
+    assert (a_positive.line.color, b_positive.line.color) == (series_colour(1), series_colour(3))
+    assert a_positive.line.color == a_negative.line.color
     assert a_positive.line.dash == b_positive.line.dash != b_negative.line.dash
     assert a_negative.name == "a: queue negatives"

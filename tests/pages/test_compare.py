@@ -99,7 +99,7 @@ def test_two_steps_of_one_run(tmp_path, monkeypatch):
     write_run(tmp_path, "only")
     app = opened(tmp_path, monkeypatch, a="only", b="only", a_step="0")
     assert headings(app) == HEADINGS
-    assert "B is better" in sentences(app.markdown)
+    assert "B leads in " in sentences(app.markdown)
     knn = app.dataframe[0].value.set_index("metric").loc["kNN accuracy (projector output)"]
     assert (knn["A"], knn["B"], knn["better"]) == (0.4, 0.9, "B")
 
@@ -278,9 +278,41 @@ def test_stored_metrics_under_different_definitions_are_not_compared(two):
 def test_metrics_reading_counts_who_is_ahead():
     pair = data.MetricPair
     found = [pair("x", 1, 2, +1), pair("y", 1, 2, -1), pair("z", 3, 4, +1), pair("t", 0, 9, 0)]
-    assert data.metrics_reading(found) == "**B is better** in 2 of 3 metrics: x, z."
-    assert "Neither is ahead" in data.metrics_reading(found[:2])
+    assert data.metrics_reading(found) == "B leads in 2 metrics, A in 1."
+    assert data.metrics_reading([*found, pair("s", 5, 5, +1)]) == "B leads in 2 metrics, A in 1, 1 is equal."
+    assert data.metrics_reading(found[:2]) == "A leads in 1 metric, B in 1."
+    assert data.metrics_reading(found[1:2]) == "A leads in 1 metric, B in none."
+    assert data.metrics_reading([pair("s", 5, 5, +1)]) == "The two are equal in all metrics (1)."
     assert "share no metric" in data.metrics_reading([])
+
+
+def test_only_accuracies_that_differ_by_more_than_chance_are_called_so():
+    pair = data.MetricPair
+    near = [pair("kNN", 0.96, 0.97, +1, 300), pair("uniformity", -2, -4, -1)]
+    assert data.metrics_reading(near) == (
+        "B leads in 2 metrics, A in none. No accuracy differs by more than chance may on 300 images."
+    )
+    far = [pair("linear", 0.95, 0.90, +1, 300), *near]
+    assert data.metrics_reading(far).endswith(
+        "**More than chance** on 300 images (95 %, binomial): linear, by 5.0 points for A."
+    )
+    # Two shares of one half over 200 images: the standard error of their difference is 5 points
+    assert [pair("x", 0.5 - d / 2, 0.5 + d / 2, +1, 200).beyond_chance for d in (0.09, 0.11)] == [False, True]
+    assert not pair("x", 1.0, 1.0, +1, 200).beyond_chance
+    assert not pair("x", 0.1, 0.9, +1).beyond_chance
+
+
+def test_accuracies_know_their_number_of_images(two):
+    for name, count in (("a", 60), ("b", 50)):
+        run = RunStore(two)[name]
+        checkpoint = run.steps[-1]
+        stored = {key: {**entry, "count": count} for key, entry in checkpoint.metrics.items()}
+        files = {file: checkpoint.arrays(file) for file in (schema.EMBEDDINGS_FILE, schema.QUEUE_FILE)}
+        RunWriter(run.path).write_step(checkpoint.step, files, stored)
+    a, b = sides(two)
+    found = {m.name: m.count for m in data.metrics(a, b, data.match(a, b))}
+    assert (found["kNN accuracy (projector output)"], found["linear probe accuracy"]) == (50, 50)
+    assert found["uniformity"] == 0
 
 
 def test_panes_hold_the_same_images_at_the_same_places_but_for_a_turn(two, monkeypatch):

@@ -94,7 +94,7 @@ def test_damage_is_named_and_costs_only_itself(root):
 def test_collapse_is_told(root):
     write_stale_run(root, "gone", collapsed=True, momentum=0.0)
     app = open_page("momentum")
-    assert "Collapsed: m \\= 0" in shown(app)
+    assert "Complete collapse: m \\= 0" in shown(app)
     assert app.dataframe[0].value["collapse"][0] == "complete"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moco_core.runs import RunWriter
+from moco_core.runs import Run, RunWriter
 from tests.pages.opening import open_page, shown
 from tests.stale_runs import write_stale_run
 from tests.synthetic import write_run
@@ -155,3 +155,42 @@ def test_the_collapse_verdict_stands_first(root):
 def test_a_memory_bank_is_explained(root):
     write_stale_run(root, "run", method="memory-bank")
     assert "A memory bank has one slot a sample, 32 here, and each step draws 32" in shown(open_page("queue"))
+
+
+def pointer(app):
+    """The button that leads to the least consistent step; None where there is none."""
+    return next((button for button in app.button if button.key == "least_consistent"), None)
+
+
+def test_a_button_leads_to_the_least_consistent_step(root):
+    write_stale_run(root, "m0", angle=0.8, momentum=0.0, sweep="s")
+    write_stale_run(root, "m9", angle=0.01, momentum=0.9, sweep="s")
+    cosines = {
+        number: [
+            float(Run(root / name).steps[number // 10].drift["gradient_cosine"][-1]) for name in ("m0", "m9")
+        ]
+        for number in (10, 20)  # at step 0 the queue is empty
+    }
+    worst, other = sorted(cosines, key=lambda number: sum(cosines[number]))
+    app = open_page("queue", run="m9", step=str(other))
+    low, high = sorted(cosines[worst])
+    assert pointer(app).label == (
+        f"The queues were least consistent at step {worst} (gradient cosines from {low:.3f} to {high:.3f}): "
+        ":primary[show that step]"
+    )
+    pointer(app).click().run()
+    assert app.select_slider[0].value == str(worst)
+    assert pointer(app) is None
+
+
+def test_of_one_run_the_button_names_its_cosine(root):
+    write_stale_run(root, "run", angle=0.8)
+    app = open_page("queue", step="0")
+    assert pointer(app).label.startswith("The queue was least consistent at step ")
+
+
+def test_a_queue_that_was_always_consistent_has_no_such_button(root):
+    write_stale_run(root, "run", angle=1e-4)
+    app = open_page("queue")
+    assert "whole queue is consistent" in shown(app)
+    assert pointer(app) is None

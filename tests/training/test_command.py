@@ -211,7 +211,8 @@ def test_runs_and_verify(tmp_path):
     damaged = write_run(tmp_path, "damaged")
     listed = json.loads(moco("runs", "--runs", tmp_path, "--json").stdout)
     assert {entry["id"] for entry in listed} == {"sound", "damaged"}
-    assert moco("verify", "--runs", tmp_path).returncode == 0
+    sound = moco("verify", "--runs", tmp_path)
+    assert (sound.returncode, sound.stdout) == (0, "2 runs checked, 0 damaged files\n")
     file = damaged / "step-00000020" / schema.QUEUE_FILE
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
@@ -219,7 +220,9 @@ def test_runs_and_verify(tmp_path):
     found = moco("verify", "--runs", tmp_path)
     assert found.returncode == 1
     assert "damaged/step-00000020/queue.safetensors: checksum differs" in found.stdout
-    assert moco("verify", path.name, "--runs", tmp_path).returncode == 0
+    assert found.stdout.endswith("2 runs checked, 1 damaged file\n")
+    alone = moco("verify", path.name, "--runs", tmp_path)
+    assert (alone.returncode, alone.stdout) == (0, "1 run checked, 0 damaged files\n")
     assert "sound" in moco("runs", "--runs", tmp_path).stdout
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -34,7 +34,12 @@ class Weights:
     negative: np.ndarray  # by bin
 
 
-Panel = tuple[str, Sequence[Histogram]]  # a run's name and its histograms
+class Panel(NamedTuple):
+    """One run among several."""
+
+    title: str
+    series: Sequence[Histogram]
+    place: int = 0  # its place among the runs, hence its colour
 
 
 def cosine_histograms(
@@ -88,13 +93,13 @@ def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "sha
         rows=rows,
         cols=columns,
         shared_xaxes="all",
-        subplot_titles=[plain_html(title) for title, _ in panels],
+        subplot_titles=[plain_html(panel.title) for panel in panels],
         vertical_spacing=0.5 / (rows + 3),
         horizontal_spacing=0.06,
     )
-    for place, (_, series) in enumerate(panels):
+    for place, panel in enumerate(panels):
         row, column = divmod(place, columns)
-        for number, histogram in enumerate(series):
+        for number, histogram in enumerate(panel.series):
             for trace in _drawn(edges, histogram, number, scale):
                 trace.showlegend = place == 0 and trace.type == "bar"
                 figure.add_trace(trace, row=row + 1, col=column + 1)
@@ -109,14 +114,14 @@ def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "sha
 def histogram_overlay(edges: np.ndarray, panels: Sequence[Panel], scale: str = "share") -> go.Figure:
     """All runs in one chart: colour tells the run, the dash of the line tells the kind of pair."""
     figure = go.Figure()
-    for run, (title, series) in enumerate(panels):
+    for title, series, place in panels:
         for number, histogram in enumerate(series):
             figure.add_scatter(
                 x=_centres(edges),
                 y=_heights(histogram.counts, scale),
                 name=f"{plain_html(title)}: {histogram.name}",
                 mode="lines",
-                line={"color": series_colour(run), "dash": _DASHES[number % len(_DASHES)], "shape": "hvh"},
+                line={"color": series_colour(place), "dash": _DASHES[number % len(_DASHES)], "shape": "hvh"},
                 hovertemplate="cosine %{x:.3f}: %{y:.3g}",
             )
     framed(figure, x="cosine similarity", y="", height=480)

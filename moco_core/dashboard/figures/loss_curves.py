@@ -13,7 +13,7 @@ from moco_core.dashboard.palette import series_colour
 from moco_core.dashboard.text import plain_html
 
 DASHES = ("solid", "dash", "dot", "dashdot")
-COLOURS = 6  # clearly apart in a line's width; from here on they come again, with another dash
+CLEAR = 6  # colours clearly apart in a line's width; further ones have another dash as well
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class LossCurve:
     chance: float
     floor: float
     authors: tuple[tuple[int, float], ...] = ()  # (step, loss) of the authors' trace, on their task
+    place: int = 0  # place of the run among those drawn together: its colour
 
 
 def loss_curves(curves: Sequence[LossCurve]) -> go.Figure:
@@ -34,15 +35,15 @@ def loss_curves(curves: Sequence[LossCurve]) -> go.Figure:
     Where a run is on the task of the authors' trace, their losses are marked.
     """
     figure = go.Figure()
-    for number, curve in enumerate(curves):
+    for curve in curves:
         figure.add_scatter(
             x=curve.step,
             y=curve.loss,
             mode="lines" if len(curve.step) > 1 else "markers",
             name=plain_html(curve.name),
             line={
-                "color": series_colour(number % COLOURS),
-                "dash": DASHES[number // COLOURS % len(DASHES)],
+                "color": series_colour(curve.place),
+                "dash": DASHES[curve.place // CLEAR % len(DASHES)],
                 "width": 2,
             },
             hovertemplate="step %{x:,}: %{y:.3f} nats",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,15 +12,21 @@ import plotly.graph_objects as go
 from moco_core.dashboard.figures.frame import GUIDE, framed
 from moco_core.dashboard.palette import series_colour
 
+Z_95 = 1.96  # standard errors on either side in a 95 % interval
+
 
 @dataclass(frozen=True)
 class MetricPair:
-    """One metric of A and of B; `better` is +1 where more is better, −1 where less is, 0 where neither."""
+    """One metric of A and of B; `better` is +1 where more is better, −1 where less is, 0 where neither.
+
+    `count` is the number of images that an accuracy is a share of; 0 for a metric whose error isn't known.
+    """
 
     name: str
     a: float
     b: float
     better: int
+    count: int = 0
 
     @property
     def difference(self) -> float:
@@ -31,6 +38,17 @@ class MetricPair:
         """`A`, `B`, or an empty string for a tie and where more is neither better nor worse."""
         gain = self.better * self.difference
         return "B" if gain > 0 else "A" if gain < 0 else ""
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether two shares of `count` images differ by more than chance: outside its 95 % interval, binomial.
+
+        As if the two sides had seen different images. They saw the same, which makes the interval too wide at most.
+        """
+        if not self.count:
+            return False
+        variance = (self.a * (1 - self.a) + self.b * (1 - self.b)) / self.count
+        return abs(self.difference) > Z_95 * math.sqrt(variance)
 
     @property
     def gain(self) -> float:

@@ -8,36 +8,36 @@ import plotly.graph_objects as go
 from moco_core.dashboard.figures.frame import GUIDE, framed
 from moco_core.dashboard.palette import series_colour
 
-BINS = 20
-
 
 def overlap_chart(jaccard: np.ndarray, k: int) -> go.Figure:
-    """Histogram of N Jaccard indices; dashed lines at their mean and at what unrelated spaces would share."""
+    """How many of N samples share how many of their k neighbours; lines at the mean and at that of unrelated spaces.
+
+    A Jaccard index J of two sets of k stands for `2kJ/(1 + J)` that they share, from 0 to k.
+    """
     n = len(jaccard)
-    counts, edges = np.histogram(jaccard, bins=BINS, range=(0, 1))
+    shared = np.rint(2 * k * jaccard / (1 + jaccard)).astype(np.int64)
     figure = go.Figure(
         go.Bar(
-            x=(edges[:-1] + edges[1:]) / 2,
-            y=counts,
-            width=1 / BINS,
+            x=np.arange(k + 1),
+            y=np.bincount(shared, minlength=k + 1),
+            width=1,
             marker={"color": series_colour(0), "line": {"width": 0}},
-            customdata=np.stack([edges[:-1], edges[1:]], axis=1),
-            hovertemplate="%{y} samples share %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>",
+            hovertemplate=f"%{{y}} samples share %{{x}} of {k}<extra></extra>",
         )
     )
-    chance = chance_overlap(n, k)
-    for value, text, row in ((float(np.mean(jaccard)), "mean", 0), (chance, "chance", 1)):
+    chance = k * k / (n - 1)  # mean of the hypergeometric distribution
+    for value, text, row in ((float(shared.mean()), "mean", 0), (chance, "chance", 1)):
         figure.add_vline(value, line={"color": GUIDE, "dash": ("dash", "dot")[row]})
         figure.add_annotation(
             x=value,
             y=1 + 0.07 * row,
             yref="paper",
             yanchor="bottom",
-            text=f"{text} {value:.2f}",
+            text=f"{text} {value:.1f}",
             showarrow=False,
         )
-    framed(figure, x=f"Jaccard index of the {k} nearest in A and in B (1: the same)", y="samples")
-    figure.update_xaxes(range=[0, 1])
+    framed(figure, x=f"neighbours that are among the {k} nearest both in A and in B", y="samples")
+    figure.update_xaxes(range=[-0.5, k + 0.5])
     figure.update_layout(margin_t=60)
     return figure
 

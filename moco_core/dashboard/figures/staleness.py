@@ -33,11 +33,10 @@ def gradient_cosine_by_length(drifts: Sequence[Drift]) -> go.Figure:
     Lengths without a gradient leave a gap.
     """
     figure = go.Figure()
-    for index, drift in enumerate(drifts):
+    for drift in drifts:
         _line(
             figure,
             drift,
-            index,
             drift.length,
             drift.gradient_cosine,
             hover="newest %{x:,} keys<br>cosine %{y:.4f}",
@@ -51,12 +50,12 @@ def gradient_cosine_by_length(drifts: Sequence[Drift]) -> go.Figure:
                 marker={
                     "symbol": "star",
                     "size": 15,
-                    "color": series_colour(index),
+                    "color": series_colour(drift.place),
                     "line": {"color": GUIDE, "width": 1},
                 },
                 name=f"K* of {plain_html(drift.name)}",
                 hovertemplate="K* = %{x:,}",
-                legendgroup=str(index),
+                legendgroup=str(drift.place),
                 showlegend=False,
             )
     figure.add_hline(
@@ -79,11 +78,11 @@ def drift_by_age(drifts: Sequence[Drift], *, relative: bool, log: bool = False) 
     of very different drift, but no 0: neither the control nor keys of age 0.
     """
     figure = go.Figure()
-    for index, drift in enumerate(drifts):
+    for drift in drifts:
         values = drift.relative if relative else drift.drift
         if np.isfinite(values).all():
             profile = by_age(drift.age, values)
-            _band(figure, drift, index, _above_zero(profile) if log else profile, "drift %{y:.5f}")
+            _band(figure, drift, _above_zero(profile) if log else profile, "drift %{y:.5f}")
     controls = [drift.control for drift in drifts if math.isfinite(drift.control)]
     if controls:
         figure.add_scatter(
@@ -102,24 +101,24 @@ def drift_by_age(drifts: Sequence[Drift], *, relative: bool, log: bool = False) 
 def lag_by_age(drifts: Sequence[Drift]) -> go.Figure:
     """Distance of the stored keys from the current *query* encoder, by age."""
     figure = go.Figure()
-    for index, drift in enumerate(drifts):
-        _band(figure, drift, index, by_age(drift.age, drift.lag), "lag %{y:.5f}")
+    for drift in drifts:
+        _band(figure, drift, by_age(drift.age, drift.lag), "lag %{y:.5f}")
     return _framed(figure, x="age (steps since written)", y="query–key lag, 1 − cos")
 
 
 def logit_error_by_age(drifts: Sequence[Drift]) -> go.Figure:
     """Mean absolute error of a negative's logit by age."""
     figure = go.Figure()
-    for index, drift in enumerate(drifts):
+    for drift in drifts:
         if len(drift.logit_error):
-            _band(figure, drift, index, by_age(drift.age, drift.logit_error), "error %{y:.4f}")
+            _band(figure, drift, by_age(drift.age, drift.logit_error), "error %{y:.4f}")
     return _framed(figure, x="age (steps since written)", y="logit error |q·Δk|/τ")
 
 
 def weight_by_age(drifts: Sequence[Drift]) -> go.Figure:
     """Softmax weight of an average slot by age, in units of an even share (1)."""
     figure = go.Figure()
-    for index, drift in enumerate(drifts):
+    for drift in drifts:
         if len(drift.weight_share):
             even = drift.stands_for / drift.stands_for.sum()
             profile, total = (
@@ -129,7 +128,6 @@ def weight_by_age(drifts: Sequence[Drift]) -> go.Figure:
             _line(
                 figure,
                 drift,
-                index,
                 profile.age,
                 profile.mean,
                 hover="age %{x:.0f}<br>%{y:.3f} × even share<br>%{customdata:.2%} of all weight",
@@ -142,9 +140,9 @@ def weight_by_age(drifts: Sequence[Drift]) -> go.Figure:
 def kl_by_length(drifts: Sequence[Drift]) -> go.Figure:
     """KL(softmax with stale keys ‖ softmax with fresh keys) by queue length."""
     figure = go.Figure()
-    for index, drift in enumerate(drifts):
+    for drift in drifts:
         if len(drift.kl):
-            _line(figure, drift, index, drift.length, drift.kl, hover="newest %{x:,} keys<br>%{y:.2e} nats")
+            _line(figure, drift, drift.length, drift.kl, hover="newest %{x:,} keys<br>%{y:.2e} nats")
     _framed(figure, x="queue length, newest keys first (slots)", y="KL(stale ‖ fresh), nats")
     figure.update_xaxes(type="log", exponentformat="none", dtick=1)
     return figure
@@ -210,14 +208,14 @@ def queue_strip(size: int, drift: Array, age: Array, marked: Array) -> go.Figure
 def k_star_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
     """K* at each snapshot, one line a run; filled slots, the most it can be, dotted."""
     figure = _by_step(series, lambda drift: float(drift.k_star), "K* %{y:,} slots")
-    for index, drifts in enumerate(series):
+    for drifts in filter(None, series):
         figure.add_scatter(
             x=[drift.step for drift in drifts],
             y=[drift.filled for drift in drifts],
             mode="lines",
-            line={"color": series_colour(index), "dash": "dot", "width": 1},
+            line={"color": series_colour(drifts[0].place), "dash": "dot", "width": 1},
             hovertemplate="%{y:,} slots filled<extra></extra>",
-            legendgroup=str(index),
+            legendgroup=str(drifts[0].place),
             showlegend=False,
         )
     return _framed(figure, x="step", y="consistent length K* (slots)")
@@ -260,7 +258,6 @@ def _framed(figure: go.Figure, *, x: str, y: str, height: int = 360) -> go.Figur
 def _line(
     figure: go.Figure,
     drift: Drift,
-    index: int,
     x: Array,
     y: Array,
     *,
@@ -273,29 +270,29 @@ def _line(
         customdata=customdata,
         mode="lines+markers" if len(x) < 60 else "lines",
         name=plain_html(drift.name),
-        legendgroup=str(index),
-        line={"color": series_colour(index), "width": 2},
-        marker={"symbol": series_symbol(index), "size": 6},
+        legendgroup=str(drift.place),
+        line={"color": series_colour(drift.place), "width": 2},
+        marker={"symbol": series_symbol(drift.place), "size": 6},
         hovertemplate=hover,
     )
 
 
-def _band(figure: go.Figure, drift: Drift, index: int, profile: AgeProfile, hover: str) -> None:
+def _band(figure: go.Figure, drift: Drift, profile: AgeProfile, hover: str) -> None:
     """Mean line over a 10–90 % band."""
     figure.add_scatter(
         x=np.concatenate([profile.age, profile.age[::-1]]),
         y=np.concatenate([profile.high, profile.low[::-1]]),
         fill="toself",
-        fillcolor=series_colour(index),
+        fillcolor=series_colour(drift.place),
         opacity=0.18,
         line={"width": 0},
         mode="lines",
         hoverinfo="skip",
-        legendgroup=str(index),
+        legendgroup=str(drift.place),
         showlegend=False,
         name=f"{plain_html(drift.name)}, 10–90 %",
     )
-    _line(figure, drift, index, profile.age, profile.mean, hover=f"age %{{x:.0f}}<br>{hover}")
+    _line(figure, drift, profile.age, profile.mean, hover=f"age %{{x:.0f}}<br>{hover}")
 
 
 def _above_zero(profile: AgeProfile) -> AgeProfile:
@@ -306,19 +303,18 @@ def _above_zero(profile: AgeProfile) -> AgeProfile:
 
 def _by_step(series: Sequence[Sequence[Drift]], value: Callable[[Drift], float], hover: str) -> go.Figure:
     figure = go.Figure()
-    for index, drifts in enumerate(series):
-        if drifts:
-            steps = np.array([drift.step for drift in drifts])
-            figure.add_scatter(
-                x=steps,
-                y=[value(drift) for drift in drifts],
-                mode="lines+markers",
-                name=plain_html(drifts[0].name),
-                legendgroup=str(index),
-                line={"color": series_colour(index), "width": 2},
-                marker={"symbol": series_symbol(index), "size": 7},
-                hovertemplate=f"step %{{x}}<br>{hover}",
-            )
+    for drifts in filter(None, series):
+        place, steps = drifts[0].place, np.array([drift.step for drift in drifts])
+        figure.add_scatter(
+            x=steps,
+            y=[value(drift) for drift in drifts],
+            mode="lines+markers",
+            name=plain_html(drifts[0].name),
+            legendgroup=str(place),
+            line={"color": series_colour(place), "width": 2},
+            marker={"symbol": series_symbol(place), "size": 7},
+            hovertemplate=f"step %{{x}}<br>{hover}",
+        )
     return figure
 
 
