@@ -182,10 +182,34 @@ def test_a_run_lost_while_the_app_was_off_is_found_failed(root: Path) -> None:
 def test_the_form_takes_ranges_and_help_from_the_config() -> None:
     opened = open_app()
     momentum = opened.sidebar.number_input(key="train.momentum")
-    assert (momentum.value, momentum.min, momentum.max) == (0.99, 0, 1)
+    assert momentum.value == 0.99
     assert "key encoder" in momentum.help
     assert opened.sidebar.number_input(key="train.steps").value == 400
     assert opened.sidebar.selectbox(key="train.dataset").options[0] == "digits"
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "sentence"),
+    [
+        ("momentum", 1.5, "momentum must be at least 0 and at most 1, got 1.5"),
+        ("momentum", None, "momentum needs a number, at least 0 and at most 1"),
+        ("queue_size", -3, "queue_size must be at least 1 and at most 16777216, got -3"),
+        ("queue_size", 1e20, "queue_size must be at least 1 and at most 16777216, got 1"),
+        ("queue_size", 2.5, "queue_size must be of type int, got 2.5"),
+        ("seed", 2**31, "seed must be at least 0 and at most 2147483647, got 2147483648"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_in_a_sentence(field: str, typed: float | None, sentence: str) -> None:
+    opened = open_app()
+    number = opened.sidebar.number_input(key=f"train.{field}")
+    before = number.value
+    assert not (number.proto.has_min or number.proto.has_max)  # with limits the browser would not send it
+    number.set_value(typed).run()
+    assert sentence in opened.sidebar.error[0].value.replace("\\", "")
+    assert button(opened, "Start").disabled
+    opened.sidebar.number_input(key=f"train.{field}").set_value(before).run()
+    assert not opened.sidebar.error
+    assert not button(opened, "Start").disabled
 
 
 def test_settings_that_cannot_be_are_explained_in_a_sentence(root: Path) -> None:

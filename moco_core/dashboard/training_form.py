@@ -92,17 +92,21 @@ def _field(name: str, values: dict[str, Any]) -> Any:
     if isinstance(initial, str):
         return st.text_input(label, value=initial, **common)
     assert isinstance(limits, Range)
-    kind = type(initial)
-    return st.number_input(
-        label,
-        min_value=kind(limits.low),
-        max_value=None if math.isinf(limits.high) else kind(limits.high),
-        value=initial,
-        step=kind(STEPS.get(name) or _step(initial)),
-        format="%d" if kind is int else "%g",
-        disabled=name in UNUSED.get(values.get("method", ""), ()),
-        **common,
-    )
+    return _number(label, name, disabled=name in UNUSED.get(values.get("method", ""), ()), **common)
+
+
+def _number(label: str, name: str, **common: Any) -> float | None:
+    """Any number that is typed, for `TrainConfig` to judge; None for what is none.
+
+    The widget has no limits and takes fractions everywhere: what it refuses, the browser keeps back, and a run would
+    start with the value before.
+    """
+    initial = default(name)
+    st.session_state.setdefault(common["key"], float(initial))  # as the widget's own default it would replace None
+    step = float(STEPS.get(name) or _step(initial))
+    entered = st.number_input(label, value=None, step=step, format="%g", **common)
+    whole = isinstance(initial, int) and entered is not None and entered.is_integer()
+    return int(entered) if whole else entered
 
 
 def _dataset(label: str, common: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from moco_core import jobs
 from moco_core.caveats import caveats
-from moco_core.config import ConfigError, TrainConfig
+from moco_core.config import ConfigError, TrainConfig, accepted
 from moco_core.dashboard.selection import choose_run, choose_runs, store
 from moco_core.dashboard.text import duration, plain
 from moco_core.dashboard.training_form import training_form
@@ -69,7 +69,7 @@ def _config(values: dict[str, Any]) -> TrainConfig | None:
     empty = [name for name, value in values.items() if value is None]
     try:
         if empty:
-            raise ConfigError(f"{empty[0]} is empty; it needs a number")
+            raise ConfigError(f"{empty[0]} needs a number, {accepted(empty[0])}")
         return TrainConfig(**values)
     except ConfigError as error:
         st.error(plain(str(error)))
