@@ -199,7 +199,9 @@ def test_the_form_takes_ranges_and_help_from_the_config() -> None:
         ("seed", 2**31, "seed must be at least 0 and at most 2147483647, got 2147483648"),
     ],
 )
-def test_a_number_out_of_range_is_refused_in_a_sentence(field: str, typed: float | None, sentence: str) -> None:
+def test_a_number_out_of_range_is_refused_in_a_sentence(
+    field: str, typed: float | None, sentence: str
+) -> None:
     opened = open_app()
     number = opened.sidebar.number_input(key=f"train.{field}")
     before = number.value

@@ -102,7 +102,9 @@ def _number(label: str, name: str, **common: Any) -> float | None:
     start with the value before.
     """
     initial = default(name)
-    st.session_state.setdefault(common["key"], float(initial))  # as the widget's own default it would replace None
+    st.session_state.setdefault(
+        common["key"], float(initial)
+    )  # as the widget's own default it would replace None
     step = float(STEPS.get(name) or _step(initial))
     entered = st.number_input(label, value=None, step=step, format="%g", **common)
     whole = isinstance(initial, int) and entered is not None and entered.is_integer()

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -101,6 +102,22 @@ def test_selected_runs_are_kept_in_the_url(root: Path) -> None:
     labels = {b.label for b in opened.button}
     assert "Delete 2 runs for good" in labels
     assert "Rename" not in labels
+
+
+def test_two_readable_runs_are_offered_for_comparison(root: Path) -> None:
+    for name in ("a", "b", "c", "damaged"):
+        write_run(root, name)
+    (root / "damaged" / "run.json").write_text("{")
+
+    def links(*ids: str) -> dict[str, dict[str, list[str]]]:
+        found = open_app(runs=list(ids)).main.get("page_link")
+        return {link.proto.label: parse_qs(link.proto.query_string) for link in found}
+
+    assert links("a", "c") == {"Compare": {"a": ["c"], "b": ["a"]}}  # in the order of the table
+    assert set(links("a")) == {"Open"}
+    assert links("a", "b", "c") == links("a", "damaged") == {}
+    opened = open_app("compare", a="c", b="a")
+    assert [s.value for s in opened.main.selectbox if s.label in "AB"] == ["c", "a"]
 
 
 def test_selection_tells_rows_by_position() -> None:
