@@ -61,6 +61,7 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
     return {
         "state": column.TextColumn("State"),
         "name": column.TextColumn("Run", width=170),
+        "note": column.TextColumn("Note", width="medium") if table["note"].any() else None,
         "dataset": column.TextColumn("Data set"),
         "method": column.TextColumn("Method"),
         "momentum": column.NumberColumn("m", format="%g", help="Momentum of the key encoder."),
@@ -88,7 +89,6 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
         "created": column.DatetimeColumn("Age", format="distance", help="When the run was made."),
         "sweep": column.TextColumn("Sweep", width=130) if table["sweep"].any() else None,
         "host": column.TextColumn("Host") if table["host"].any() else None,
-        "note": column.TextColumn("Note", width="large") if table["note"].any() else None,
     }
 
 
@@ -128,7 +128,7 @@ def _row(run: Run, ticket: Ticket | SlurmJob | None) -> dict[str, Any]:
         "state": _state(jobs.phase(run.status, ticket), run),
         "name": run.name,
         "sweep": run.sweep,
-        "dataset": config.dataset,
+        "dataset": config.dataset_name,
         "method": config.method,
         "momentum": config.momentum if config.method == "moco" else None,
         "negatives": config.negatives,

@@ -32,10 +32,11 @@ MAIN = (
     "lr",
     "seed",
     "device",
+    "name",
 )
-MORE = ("name", *(f.name for f in dataclasses.fields(TrainConfig) if f.name not in (*MAIN, "name")))
+MORE = tuple(f.name for f in dataclasses.fields(TrainConfig) if f.name not in MAIN)
 PAIRS = 2  # main fields a row, but for wide ones
-WIDE = ("dataset", "method", "encoder")
+WIDE = ("dataset", "method", "encoder", "name")
 LABELS = {
     "dataset": "Data set",
     "momentum": "Momentum m",
@@ -107,8 +108,9 @@ def _number(label: str, name: str, **common: Any) -> float | None:
     )  # as the widget's own default it would replace None
     step = float(STEPS.get(name) or _step(initial))
     entered = st.number_input(label, value=None, step=step, format="%g", **common)
-    whole = isinstance(initial, int) and entered is not None and entered.is_integer()
-    return int(entered) if whole else entered
+    if isinstance(initial, int) and entered is not None and entered.is_integer():
+        return int(entered)
+    return entered
 
 
 def _dataset(label: str, common: dict[str, Any]) -> str:
