@@ -39,9 +39,7 @@ PAIRS = 2  # main fields a row, but for wide ones
 WIDE = ("dataset", "method", "encoder", "name")
 LABELS = {
     "dataset": "Data set",
-    "momentum": "Momentum m",
     "queue_size": "Queue size K",
-    "temperature": "Temperature τ",
     "batch_size": "Batch size B",
     "lr": "Learning rate",
     "dim": "Dimension D",

@@ -15,7 +15,7 @@ from moco_core.dashboard.runs_table import matching, newest_metric, runs_table, 
 from moco_core.jobs import this_host
 from moco_core.paper import RECIPES
 from moco_core.runs import RunStore, RunWriter, schema
-from tests.framed import button, framed, open_app, texts
+from tests.framed import REPOSITORY, button, framed, open_app, texts
 from tests.jobs.conftest import root, status, wait_for_state
 from tests.synthetic import write_run
 
@@ -79,6 +79,21 @@ def test_damaged_and_foreign_runs_are_listed_with_their_reason(root: Path) -> No
     assert "last sign of life" in table.loc["silent", "note"]
     assert "step-00000010: queue.safetensors" in table.loc["torn", "note"]
     assert table.loc["torn", "knn"] == pytest.approx(0.9)
+
+
+def test_no_number_is_shown_as_minus_zero() -> None:
+    shipped = RunStore(REPOSITORY / "checkpoints")
+    collapsed = newest_metric(shipped["digits-m0-k1024"], "uniformity")
+    assert collapsed is not None
+    assert f"{collapsed:.3f}" == "-0.000"
+    shown = runs_table(list(shipped), {})["uniformity"]
+    assert f"{shown['digits-m0-k1024']:.3f}" == "0.000"
+    assert shown["digits-m0.9-k1024"] == newest_metric(shipped["digits-m0.9-k1024"], "uniformity") < -0.5
+
+
+def test_a_folder_is_shown_by_its_last_part(root: Path) -> None:
+    write_run(root, "pets", dataset="folder:/some/where/pets")
+    assert list(runs_table(list(RunStore(root)), {})["dataset"]) == ["pets"]
 
 
 def test_the_filter_keeps_runs_with_every_word(root: Path) -> None:
