@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from moco_core.config import ConfigError, TrainConfig, default, field_hints, nearest
+from moco_core.config import ConfigError, TrainConfig, default, field_hints, nearest, variants
 from moco_core.jobs import JobError, SlurmDesk, slurm, sweep_tag
 from moco_core.paper import RECIPES
 from moco_core.runs import Run, RunError, RunStore
@@ -198,14 +198,15 @@ def _variants(config: TrainConfig, over: str, values: tuple[str, ...], seeds: in
     if not values:
         raise ConfigError(f"values must name at least one value of {over}")
     kind = hints[over].__origin__
-    configs: list[TrainConfig] = []
+    parsed: list[Any] = []
     for value in values:
         try:
-            parsed: Any = value.lower() in ("true", "yes", "1") if kind is bool else kind(value)
+            parsed.append(value.lower() in ("true", "yes", "1") if kind is bool else kind(value))
         except ValueError as error:
             raise ConfigError(f"values for {over} must be of type {kind.__name__}, got {value!r}") from error
-        configs += [replace(config, **{over: parsed, "seed": config.seed + i}) for i in range(seeds)]
-    return configs
+    return [
+        replace(one, seed=config.seed + i) for one in variants(config, over, parsed) for i in range(seeds)
+    ]
 
 
 def _refuse_changes(config: TrainConfig, run: Run) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
 
@@ -243,12 +243,16 @@ class TrainConfig:
         """The run's name: the one given, or one that says what was trained."""
         if self.name:
             return self.name
-        dataset = self.dataset.removeprefix(FOLDER_PREFIX).rstrip("/").rpartition("/")[2] or "folder"
         if self.method == "moco":
-            return f"{dataset} m={self.momentum:g} K={self.queue_size}"
+            return f"{self.dataset_name} m={self.momentum:g} K={self.queue_size}"
         if self.method == "memory-bank":
-            return f"{dataset} memory bank K={self.queue_size}"
-        return f"{dataset} in-batch B={self.batch_size}"
+            return f"{self.dataset_name} memory bank K={self.queue_size}"
+        return f"{self.dataset_name} in-batch B={self.batch_size}"
+
+    @property
+    def dataset_name(self) -> str:
+        """The data set in a word: of a folder, the last part of its path."""
+        return self.dataset.removeprefix(FOLDER_PREFIX).rstrip("/").rpartition("/")[2] or "folder"
 
     @property
     def negatives(self) -> int:
@@ -264,6 +268,20 @@ class TrainConfig:
     def log_interval(self) -> int:
         """Steps between history entries."""
         return self.log_every or max(1, self.steps // 400)
+
+
+def variants(config: TrainConfig, over: str, values: Sequence[Any]) -> list[TrainConfig]:
+    """`config` at each value of the field `over`; where titles would not tell them apart, names do.
+
+    ConfigError when one of the values is not accepted.
+    """
+    configs = [dataclasses.replace(config, **{over: value}) for value in values]
+    if len({one.title() for one in configs}) == len(set(values)):
+        return configs
+    told = [f"{over}={value:.12g}" if isinstance(value, float) else f"{over}={value}" for value in values]
+    # A made name is much the same for all: what differs comes first, where lists of runs don't cut it off.
+    names = [f"{config.name} {one}" if config.name else f"{one} {config.title()}" for one in told]
+    return [dataclasses.replace(one, name=name) for one, name in zip(configs, names, strict=True)]
 
 
 def field_hints() -> dict[str, Any]:
@@ -308,5 +326,7 @@ def _checked(field: str, value: Any, hint: Any) -> Any:
         return kind(value)
     if isinstance(limits, Range):
         raise ConfigError(f"{field} must be {limits}, got {value!r}")
+    if isinstance(limits, OneOf) and value == limits.prefix:
+        raise ConfigError(f"{field} {value} needs a path, as in {value}/my/images")
     names = limits.names if isinstance(limits, OneOf) else ()
     raise ConfigError(f"{field} must be one of {limits}; got {value!r}{nearest(value, names)}")

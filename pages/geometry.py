@@ -14,7 +14,6 @@ from moco_core.dashboard.figures.hubness import hubness_chart
 from moco_core.dashboard.figures.spectrum import spectrum_chart
 from moco_core.dashboard.gallery import gallery, rows
 from moco_core.dashboard.legend import in_order
-from moco_core.dashboard.measured import names
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selected import chosen_gallery
 from moco_core.dashboard.selection import current_run, run_multipicker, step_slider, store
@@ -190,7 +189,7 @@ if run is not None:
             other.id for other in store() if other.id == run.id or (run.sweep and other.sweep == run.sweep)
         ]
         runs = in_order(run_multipicker("Runs in the plane", default=sweep))
-        paths = [data.path(one, name) for one, name in zip(runs, names(runs), strict=True)]
+        paths = [data.path(one, name) for one, name in zip(runs, labels(runs).values(), strict=True)]
         if runs:
             chart(
                 alignment_plane(paths, data.ideals(runs)),

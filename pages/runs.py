@@ -7,14 +7,15 @@ from moco_core.dashboard.figures.loss_curves import loss_curves
 from moco_core.dashboard.losses import logged_losses, loss_rows
 from moco_core.dashboard.run_actions import run_actions
 from moco_core.dashboard.runs_table import matching, pick_rows, runs_table
-from moco_core.dashboard.selection import newest_sweep, store
+from moco_core.dashboard.selection import newest_runs, store
 from moco_core.dashboard.widgets import chart, nothing
 
 LIVE_SECONDS = 3.0
 LOSS_CAPTION = (
-    "Loss of the selected runs (the newest sweep when none is selected), from the step at which the queue was "
-    "full. **Chance** is what an encoder that tells nothing apart would get, ln(K + 1); the **floor** is what "
-    "perfect positives and evenly spread negatives would reach. Compare losses only between runs of equal K and τ."
+    "Loss of the selected runs, or of the newest sweep, the newest run and all that train now when none is selected, "
+    "from the step at which the queue was full. **Chance** is what an encoder that tells nothing apart would get, "
+    "ln(K + 1); the **floor** is what perfect positives and evenly spread negatives would reach. Compare losses only "
+    "between runs of equal K and τ."
 )
 
 START_HERE = """
@@ -44,7 +45,7 @@ def live() -> None:
     run_actions(chosen)
 
     st.subheader("Loss")
-    curves = logged_losses(chosen or newest_sweep(runs))
+    curves = logged_losses(chosen or newest_runs(runs))
     if curves:
         chart(loss_curves(curves), LOSS_CAPTION, lambda: loss_rows(curves), key="losses")
     else:

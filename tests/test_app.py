@@ -182,10 +182,39 @@ def test_a_run_lost_while_the_app_was_off_is_found_failed(root: Path) -> None:
 def test_the_form_takes_ranges_and_help_from_the_config() -> None:
     opened = open_app()
     momentum = opened.sidebar.number_input(key="train.momentum")
-    assert (momentum.value, momentum.min, momentum.max) == (0.99, 0, 1)
+    assert momentum.value == 0.99
     assert "key encoder" in momentum.help
     assert opened.sidebar.number_input(key="train.steps").value == 400
     assert opened.sidebar.selectbox(key="train.dataset").options[0] == "digits"
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "sentence"),
+    [
+        ("momentum", 1.5, "momentum must be at least 0 and at most 1, got 1.5"),
+        ("momentum", None, "momentum needs a number, at least 0 and at most 1"),
+        ("queue_size", -3, "queue_size must be at least 1 and at most 16777216, got -3"),
+        ("queue_size", 1e20, "queue_size must be at least 1 and at most 16777216, got 1"),
+        ("queue_size", 2.5, "queue_size must be of type int, got 2.5"),
+        ("seed", 2**31, "seed must be at least 0 and at most 2147483647, got 2147483648"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_in_a_sentence(
+    field: str, typed: float | None, sentence: str
+) -> None:
+    opened = open_app()
+    number = opened.sidebar.number_input(key=f"train.{field}")
+    before = number.value
+    assert (number.proto.has_min, number.proto.has_max) == (
+        False,
+        False,
+    )  # else the browser would not send it
+    number.set_value(typed).run()
+    assert sentence in opened.sidebar.error[0].value.replace("\\", "")
+    assert button(opened, "Start").disabled
+    opened.sidebar.number_input(key=f"train.{field}").set_value(before).run()
+    assert not opened.sidebar.error
+    assert not button(opened, "Start").disabled
 
 
 def test_settings_that_cannot_be_are_explained_in_a_sentence(root: Path) -> None:
@@ -195,10 +224,30 @@ def test_settings_that_cannot_be_are_explained_in_a_sentence(root: Path) -> None
     assert button(opened, "Start").disabled
     opened.sidebar.number_input(key="train.temperature").set_value(0.2)
     opened.sidebar.selectbox(key="train.dataset").select("a folder of mine").run()
-    assert "dataset must be one of" in opened.sidebar.error[0].value.replace("\\", "")
-    opened.sidebar.text_input(key="train.folder").set_value("~/pictures").run()
+    assert "dataset folder: needs a path" in opened.sidebar.error[0].value.replace("\\", "")
+    opened.sidebar.text_input(key="train.folder").set_value(str(root / "pictures")).run()
     assert not opened.sidebar.error
+    assert "pictures on this machine: training here would fail" in opened.sidebar.warning[0].value
+    assert not button(opened, "Start").disabled
+    (root / "pictures").mkdir()
+    opened.run()
+    assert not opened.sidebar.warning
     assert not list(RunStore(root))
+
+
+def test_a_start_and_the_reason_of_a_failure_are_said(root: Path) -> None:
+    opened = open_app()
+    opened.sidebar.text_input(key="train.name").set_value("broken").run()
+    button(opened, "Start").click().run()
+    assert opened.toast[0].value == "Started broken; progress is at the top of the sidebar."
+    wait_for_state(root, "broken", "failed")
+    opened.run()
+    (failure,) = opened.toast
+    assert failure.value == "broken failed: the disk is made of cheese"
+    assert failure.proto.duration == 0  # until it is closed
+    table = opened.dataframe[0]
+    assert table.value.loc["broken", "note"] == "the disk is made of cheese"
+    assert list(table.proto.column_order)[:3] == ["state", "name", "note"]
 
 
 def test_caveats_before_the_start() -> None:

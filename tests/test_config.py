@@ -3,7 +3,17 @@ import math
 
 import pytest
 
-from moco_core.config import ConfigError, OneOf, Range, TrainConfig, accepted, default, field_hints, help_text
+from moco_core.config import (
+    ConfigError,
+    OneOf,
+    Range,
+    TrainConfig,
+    accepted,
+    default,
+    field_hints,
+    help_text,
+    variants,
+)
 
 RANGED = [name for name in field_hints() if isinstance(accepted(name), Range)]
 
@@ -84,8 +94,43 @@ def test_configs_of_older_runs_take_the_defaults_of_newer_fields():
 
 def test_folder_needs_a_path():
     assert TrainConfig(dataset="folder:/some/where").dataset == "folder:/some/where"
-    with pytest.raises(ConfigError, match="dataset must be one of"):
+    with pytest.raises(ConfigError, match="dataset folder: needs a path, as in folder:/my/images"):
         TrainConfig(dataset="folder:")
+    with pytest.raises(ConfigError, match=r"dataset must be one of digits, .*folder:PATH; got 'folder'"):
+        TrainConfig(dataset="folder")
+
+
+@pytest.mark.parametrize(
+    ("given", "over", "values", "titles"),
+    [
+        ({}, "momentum", (0.0, 0.9), ["digits m=0 K=1024", "digits m=0.9 K=1024"]),
+        ({}, "method", ("moco", "in-batch"), ["digits m=0.99 K=1024", "digits in-batch B=128"]),
+        (
+            {},
+            "temperature",
+            (0.1, 0.2),
+            ["temperature=0.1 digits m=0.99 K=1024", "temperature=0.2 digits m=0.99 K=1024"],
+        ),
+        (
+            {"method": "in-batch"},
+            "momentum",
+            (0.0, 0.9),
+            ["momentum=0 digits in-batch B=128", "momentum=0.9 digits in-batch B=128"],
+        ),
+        ({"name": "mine"}, "momentum", (0, 0.9), ["mine momentum=0", "mine momentum=0.9"]),
+        ({"name": "mine"}, "optimizer", ("sgd", "lars"), ["mine optimizer=sgd", "mine optimizer=lars"]),
+        ({"name": "mine"}, "momentum", (0.9,), ["mine"]),
+    ],
+)
+def test_variants_are_told_apart_by_their_titles(given, over, values, titles):
+    made = variants(TrainConfig(**given), over, values)
+    assert [config.title() for config in made] == titles
+    assert [getattr(config, over) for config in made] == list(values)
+
+
+def test_variants_are_all_checked():
+    with pytest.raises(ConfigError, match=r"temperature must be above 0 and at most 100, got -1"):
+        variants(TrainConfig(), "temperature", (0.1, -1))
 
 
 def test_dict_round_trip_and_unknown_names():

@@ -11,15 +11,16 @@ from moco_core.config import TrainConfig
 from moco_core.dashboard.figures.loss_curves import LossCurve
 from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.loaders import history
+from moco_core.dashboard.selection import labels
 from moco_core.runs import Run
 from moco_core.theory import chance_loss, loss_floor
 from moco_core.trace import RECIPE, authors_beside
 
 
 def logged_losses(runs: Sequence[Run]) -> list[LossCurve]:
-    """One curve for each readable run that has logged anything; names that repeat carry the run's id."""
+    """One curve for each readable run that has logged anything, called as in pickers."""
     readable = in_order(run for run in runs if run.problem is None)
-    names = [run.name for run in readable]
+    names = labels(readable)
     curves = []
     for place, run in enumerate(readable):
         logged = comparable(history(run), run.config)
@@ -28,7 +29,7 @@ def logged_losses(runs: Sequence[Run]) -> list[LossCurve]:
         config = run.config
         curves.append(
             LossCurve(
-                run.name if names.count(run.name) == 1 else f"{run.name} · {run.id}",
+                names[run.id],
                 logged["step"],
                 logged["loss"],
                 chance_loss(config.negatives),

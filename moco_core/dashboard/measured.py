@@ -15,6 +15,7 @@ from moco_core.analysis.staleness import CONSISTENT
 from moco_core.dashboard import loaders
 from moco_core.dashboard.drift import Drift, DriftError, read_drift
 from moco_core.dashboard.legend import in_order
+from moco_core.dashboard.selection import labels
 from moco_core.runs import Checkpoint, QueueSnapshot, Run, RunError
 
 
@@ -53,7 +54,7 @@ def gather(run: Run, checkpoint: Checkpoint, others: Sequence[Run]) -> Shown:
     if run.id not in [other.id for other in others]:
         runs.append(run)
     series, problems = [], []
-    for place, (one, name) in enumerate(zip(runs, names(runs), strict=True)):
+    for place, (one, name) in enumerate(zip(runs, labels(runs).values(), strict=True)):
         found, sentences = measured(one, name, place)
         series.append(found)
         problems += sentences
@@ -86,12 +87,6 @@ def measured(run: Run, name: str, place: int = 0) -> tuple[list[Drift], list[str
         if drift is not None:
             found.append(drift)
     return found, problems
-
-
-def names(runs: Sequence[Run]) -> list[str]:
-    """What to call each run in a chart: its name, with the id behind it where names repeat."""
-    plain = [run.name for run in runs]
-    return [n if plain.count(n) == 1 else f"{n} · {run.id}" for n, run in zip(plain, runs, strict=True)]
 
 
 def at_step(drifts: Sequence[Drift], step: int) -> Drift | None:

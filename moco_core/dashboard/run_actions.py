@@ -20,7 +20,9 @@ LONGEST_NAME = 100
 def run_actions(runs: Sequence[Run]) -> None:
     """Buttons for the selected runs; a sentence that says how to select when there are none."""
     if not runs:
-        st.caption("Select rows by their left edge to open, compare, rename or delete runs.")
+        st.caption(
+            "Select rows by their left edge: one to open or rename it, two to compare them, any to delete them."
+        )
         return
     for run in runs:
         reason = run.problem or run.status.error
@@ -29,12 +31,15 @@ def run_actions(runs: Sequence[Run]) -> None:
         for sentence in _warnings(run):
             st.caption(f":material/info: {plain(run.name)}: {plain(sentence)}")
     with st.container(horizontal=True, vertical_alignment="center"):
-        if len(runs) == 1 and runs[0].problem is None:
+        readable = [run for run in runs if run.problem is None]
+        if len(runs) == len(readable) == 1:
             _one(runs[0])
-        active = [run for run in runs if run.problem is None and run.status.active]
+        if len(runs) == len(readable) == 2:
+            _two(*runs)
+        active = [run for run in readable if run.status.active]
         if active:
             _button("Stop", ":material/stop_circle:", active, jobs.stop)
-        idle = [run for run in runs if run.problem is None and run.status.state in ("stopped", "failed")]
+        idle = [run for run in readable if run.status.state in ("stopped", "failed")]
         if idle:
             _button("Go on", ":material/play_circle:", idle, jobs.resume)
         _delete(runs)
@@ -55,6 +60,15 @@ def _one(run: Run) -> None:
         if st.form_submit_button("Rename") and name.strip() and name.strip() != run.name:
             _attempt(lambda root, run_id: RunWriter(root / run_id).describe(name=name.strip()), [run.id])
             st.rerun(scope="app")
+
+
+def _two(a: Run, b: Run) -> None:
+    st.page_link(
+        "pages/compare.py",
+        label="Compare",
+        icon=":material/compare:",
+        query_params={"a": a.id, "b": b.id},
+    )
 
 
 def _button(label: str, icon: str, runs: Sequence[Run], act: Callable[[Path, str], None]) -> None:

@@ -44,7 +44,7 @@ def runs_table(runs: Sequence[Run], tickets: Mapping[str, Ticket | SlurmJob]) ->
     for name in TEXTS:
         table[name] = [row.get(name, "") for row in rows]
     for name in NUMBERS:
-        table[name] = np.array([row.get(name) for row in rows], dtype=float)
+        table[name] = np.array([_signed(row.get(name)) for row in rows], dtype=float)
     table["curve"] = pd.Series([row.get("curve", []) for row in rows], index=table.index, dtype=object)
     table["created"] = pd.to_datetime([row.get("created") for row in rows], utc=True, errors="coerce")
     return table
@@ -61,7 +61,8 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
     column = st.column_config
     return {
         "state": column.TextColumn("State"),
-        "name": column.TextColumn("Run", width=170),
+        "name": column.TextColumn("Run", width=155),
+        "note": column.TextColumn("Note", width="medium") if table["note"].any() else None,
         "dataset": column.TextColumn("Data set"),
         "method": column.TextColumn("Method"),
         "momentum": column.NumberColumn("m", format="%g", help="Momentum of the key encoder."),
@@ -84,12 +85,11 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
             "Uniformity", format="%.3f", help="log mean exp(−2‖x − y‖²); lower is more uniform."
         ),
         "curve": column.LineChartColumn(
-            "Loss curve", width=110, help="Loss against step, each in its own range."
+            "Loss curve", width=80, help="Loss against step, each in its own range."
         ),
         "created": column.DatetimeColumn("Age", format="distance", help="When the run was made."),
         "sweep": column.TextColumn("Sweep", width=130) if table["sweep"].any() else None,
         "host": column.TextColumn("Host") if table["host"].any() else None,
-        "note": column.TextColumn("Note", width="large") if table["note"].any() else None,
     }
 
 
@@ -129,7 +129,7 @@ def _row(run: Run, ticket: Ticket | SlurmJob | None) -> dict[str, Any]:
         "state": _state(jobs.phase(run.status, ticket), run),
         "name": run.name,
         "sweep": run.sweep,
-        "dataset": config.dataset,
+        "dataset": config.dataset_name,
         "method": config.method,
         "momentum": config.momentum if config.method == "moco" else None,
         "negatives": config.negatives,
@@ -142,6 +142,11 @@ def _row(run: Run, ticket: Ticket | SlurmJob | None) -> dict[str, Any]:
         "host": _host(run, ticket),
         "note": _note(run, ticket),
     }
+
+
+def _signed(value: float | None) -> float | None:
+    """The value, but for one that three decimals would show as −0.000."""
+    return 0.0 if value is not None and -0.0005 <= value < 0 else value
 
 
 def _state(phase: str, run: Run | None = None) -> str:

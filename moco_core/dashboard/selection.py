@@ -6,6 +6,7 @@ there. Changing pages clears the URL, so the session remembers the last choice a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import streamlit as st
 
 from moco_core.dashboard.text import plain
 from moco_core.runs import Checkpoint, Run, RunStore
+from moco_core.runs.writer import slug
 
 RUN = "run"
 RUNS = "runs"
@@ -38,7 +40,7 @@ def pick_run(label: str, param: str, *, default: str | None = None) -> str | Non
     if not runs:
         st.caption("No runs yet. Start one under **Train**.")
         return None
-    names = _labels(runs)
+    names = labels(runs)
     asked = st.query_params.get(param)
     if asked and asked not in names:
         st.toast(f"There is no run {plain(asked)} here.")
@@ -79,7 +81,7 @@ def run_multipicker(
     if not offered:
         st.info("There are no runs yet. Start one under **Train** in the sidebar.")
         return []
-    names = _labels(offered)
+    names = labels(offered)
     chosen = [run_id for run_id in st.query_params.get_all(param) if run_id in names]
     if not chosen and param not in st.query_params:
         remembered = st.session_state.get(_memory(param))
@@ -140,12 +142,35 @@ def choose_runs(ids: Sequence[str]) -> None:
 
 
 def newest_sweep(runs: Sequence[Run]) -> list[Run]:
-    """The newest run that has something to show, with the runs of its sweep; nothing if none can be read."""
+    """The runs of the newest sweep that has something to show; the newest run alone where none has two runs."""
+    readable = [run for run in runs if run.problem is None]
+    tags = Counter(run.sweep for run in readable if run.sweep)
+    swept = [run for run in readable if tags[run.sweep] > 1]
+    if not readable:
+        return []
+    newest = next((run for run in swept if run.steps), None)
+    if newest is None:
+        return [run for run in readable if run.id == _newest_shown(readable)]
+    return [run for run in swept if run.sweep == newest.sweep]
+
+
+def newest_runs(runs: Sequence[Run]) -> list[Run]:
+    """The newest sweep, the newest run that has something to show, and all that train now."""
     readable = [run for run in runs if run.problem is None]
     if not readable:
         return []
-    newest = next(run for run in readable if run.id == _newest_shown(readable))
-    return [run for run in readable if run.sweep == newest.sweep] if newest.sweep else [newest]
+    ids = {run.id for run in newest_sweep(readable)} | {_newest_shown(readable)}
+    return [run for run in readable if run.id in ids or run.status.active]
+
+
+def labels(runs: Sequence[Run]) -> dict[str, str]:
+    """Run id → what to call it: the name; where names repeat, behind what sets the ids apart."""
+    names = Counter(run.name for run in runs)
+    return {
+        run.id: ("⚠ " if run.problem else "")
+        + (run.name if names[run.name] == 1 else f"{_mark(run)} · {run.name}")
+        for run in runs
+    }
 
 
 def _wanted(param: str, options: Collection[str]) -> str | None:
@@ -177,14 +202,10 @@ def _memory(param: str) -> str:
     return f"_last:{param}"
 
 
-def _labels(runs: Sequence[Run]) -> dict[str, str]:
-    """Run id → what to call it: the name, with the id behind it where names repeat."""
-    names = [run.name for run in runs]
-    return {
-        run.id: ("⚠ " if run.problem else "")
-        + (run.name if names.count(run.name) == 1 else f"{run.name} · {run.id}")
-        for run in runs
-    }
+def _mark(run: Run) -> str:
+    """The number that the id carries behind the name, 1 for the first; the whole id of a run renamed since."""
+    made = slug(run.name)
+    return "1" if run.id == made else run.id.removeprefix(f"{made}-")
 
 
 def _newest_shown(runs: Sequence[Run]) -> str:

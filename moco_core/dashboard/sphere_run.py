@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import streamlit as st
 
 from moco_core.dashboard import loaders, sphere_view
-from moco_core.dashboard.selection import store
+from moco_core.dashboard.selection import labels, store
 from moco_core.dashboard.sprite import Sprite, sprite
 from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import nothing, problem
@@ -19,8 +19,7 @@ DIM = 3
 def on_the_sphere(runs: Iterable[Run]) -> dict[str, str]:
     """Id → what to call it, of each run that can be read and whose embeddings have three numbers."""
     found = [run for run in runs if run.problem is None and run.config.dim == DIM]
-    names = [run.name for run in found]
-    return {run.id: run.name if names.count(run.name) == 1 else f"{run.name} · {run.id}" for run in found}
+    return labels(found)
 
 
 def is_active(run_id: str) -> bool:

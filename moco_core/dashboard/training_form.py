@@ -32,15 +32,14 @@ MAIN = (
     "lr",
     "seed",
     "device",
+    "name",
 )
-MORE = ("name", *(f.name for f in dataclasses.fields(TrainConfig) if f.name not in (*MAIN, "name")))
+MORE = tuple(f.name for f in dataclasses.fields(TrainConfig) if f.name not in MAIN)
 PAIRS = 2  # main fields a row, but for wide ones
-WIDE = ("dataset", "method", "encoder")
+WIDE = ("dataset", "method", "encoder", "name")
 LABELS = {
     "dataset": "Data set",
-    "momentum": "Momentum m",
     "queue_size": "Queue size K",
-    "temperature": "Temperature τ",
     "batch_size": "Batch size B",
     "lr": "Learning rate",
     "dim": "Dimension D",
@@ -92,17 +91,24 @@ def _field(name: str, values: dict[str, Any]) -> Any:
     if isinstance(initial, str):
         return st.text_input(label, value=initial, **common)
     assert isinstance(limits, Range)
-    kind = type(initial)
-    return st.number_input(
-        label,
-        min_value=kind(limits.low),
-        max_value=None if math.isinf(limits.high) else kind(limits.high),
-        value=initial,
-        step=kind(STEPS.get(name) or _step(initial)),
-        format="%d" if kind is int else "%g",
-        disabled=name in UNUSED.get(values.get("method", ""), ()),
-        **common,
-    )
+    return _number(label, name, disabled=name in UNUSED.get(values.get("method", ""), ()), **common)
+
+
+def _number(label: str, name: str, **common: Any) -> float | None:
+    """Any number that is typed, for `TrainConfig` to judge; None for what is none.
+
+    The widget has no limits and takes fractions everywhere: what it refuses, the browser keeps back, and a run would
+    start with the value before.
+    """
+    initial = default(name)
+    st.session_state.setdefault(
+        common["key"], float(initial)
+    )  # as the widget's own default it would replace None
+    step = float(STEPS.get(name) or _step(initial))
+    entered = st.number_input(label, value=None, step=step, format="%g", **common)
+    if isinstance(initial, int) and entered is not None and entered.is_integer():
+        return int(entered)
+    return entered
 
 
 def _dataset(label: str, common: dict[str, Any]) -> str:

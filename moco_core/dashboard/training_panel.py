@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import streamlit as st
 
 from moco_core import jobs
 from moco_core.caveats import caveats
-from moco_core.config import ConfigError, TrainConfig
+from moco_core.config import FOLDER_PREFIX, ConfigError, TrainConfig, accepted
 from moco_core.dashboard.selection import choose_run, choose_runs, store
 from moco_core.dashboard.text import duration, plain
 from moco_core.dashboard.training_form import training_form
@@ -23,11 +24,13 @@ from moco_core.jobs.training_images import training_images
 from moco_core.runs import Run
 
 OPENED = "train_opened"
+STARTED = "_started"
 
 
 def training_panel() -> None:
     """Progress of what trains now, and below it the form for the next run."""
     _on_first_look(str(store().root))
+    _say_started()
     training_progress()
     _panel()
 
@@ -35,13 +38,8 @@ def training_panel() -> None:
 @st.fragment
 def _panel() -> None:
     """A fragment of its own: typing in the form does not redraw the page."""
-    with st.expander(
-        "Train",
-        key=OPENED,
-        icon=":material/play_circle:",
-        expanded=not len(store()),
-        on_change="rerun",
-    ) as panel:
+    st.session_state.setdefault(OPENED, not len(store()))
+    with st.expander("Train", key=OPENED, icon=":material/play_circle:", on_change="rerun") as panel:
         if panel.open:  # closed, its dozens of fields would cost every page half a second
             _form()
 
@@ -69,7 +67,7 @@ def _config(values: dict[str, Any]) -> TrainConfig | None:
     empty = [name for name, value in values.items() if value is None]
     try:
         if empty:
-            raise ConfigError(f"{empty[0]} is empty; it needs a number")
+            raise ConfigError(f"{empty[0]} needs a number, {accepted(empty[0])}")
         return TrainConfig(**values)
     except ConfigError as error:
         st.error(plain(str(error)))
@@ -80,6 +78,9 @@ def _outlook(config: TrainConfig, runs: Sequence[Run], *, here: bool) -> None:
     if here:  # nothing is known of the nodes
         expected = estimate(config, runs)
         st.caption(f"Estimated time: about **{duration(expected.seconds)}** ({expected.source}).")
+        folder = config.dataset.removeprefix(FOLDER_PREFIX)
+        if folder != config.dataset and not os.path.isdir(folder):
+            st.warning(f"There is no folder {plain(folder)} on this machine: training here would fail.")
     for sentence in caveats(config, training_images(config.dataset, runs)):
         st.warning(sentence)
 
@@ -93,7 +94,17 @@ def _begin(config: TrainConfig, queue: Queue, *, sweep: bool) -> None:
         return
     choose_run(started[0])
     choose_runs(started if sweep else [])
+    st.session_state[STARTED] = started
     st.rerun(scope="app")
+
+
+def _say_started() -> None:
+    """Whoever pressed Start has scrolled past the place where progress appears."""
+    started = st.session_state.pop(STARTED, [])
+    names = [run.name for run in store() if run.id in started]
+    if names:
+        what = plain(names[0]) if len(names) == 1 else f"{len(names)} runs"
+        st.toast(f"Started {what}; progress is at the top of the sidebar.", icon=":material/play_circle:")
 
 
 @st.cache_resource

@@ -157,5 +157,10 @@ def _announce(runs: Sequence[Run]) -> None:
     for run in runs:
         if before.get(run.id) and not run.status.active:
             reason = f": {plain(run.status.error)}" if run.status.error else ""
-            st.toast(f"{plain(run.name)} {run.status.state}{reason}")
+            failed = run.status.state == "failed"
+            st.toast(
+                f"{plain(run.name)} {run.status.state}{reason}",
+                icon=":material/error:" if failed else None,
+                duration="infinite" if failed else "short",  # a failure waits to be read
+            )
     st.session_state["_active"] = {run.id: run.status.active for run in runs}

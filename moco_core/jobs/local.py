@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import moco_core
-from moco_core.config import TrainConfig
+from moco_core.config import TrainConfig, variants
 from moco_core.jobs.desk import FOLDER, Desk, JobError, Ticket
 from moco_core.jobs.graves import sweep_graves
 from moco_core.jobs.processes import is_alive, terminate, this_host
@@ -58,10 +58,7 @@ def submit_sweep(
 
     ConfigError, before anything is queued, when one of the values is not accepted.
     """
-    name = f"{config.name} {over}=" if config.name else ""
-    changes = [{over: value, "name": f"{name}{value:g}" if name else ""} for value in values]
-    configs = [TrainConfig.from_dict(config.to_dict() | change) for change in changes]
-    return queue(configs, root, sweep_tag(root, over))
+    return queue(variants(config, over, values), root, sweep_tag(root, over))
 
 
 def sweep_tag(root: Path, over: str) -> str:

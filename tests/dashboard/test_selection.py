@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from moco_core.dashboard.selection import newest_runs, newest_sweep
+from moco_core.runs import RunStore, RunWriter
 from tests.synthetic import write_run
 
 
@@ -127,10 +129,12 @@ def test_a_damaged_run_can_be_picked_and_says_why(tmp_path: Path, visit) -> None
     assert opened.selectbox[0].options == ["⚠ damaged", "sound"]
 
 
-def test_names_that_repeat_carry_the_id(tmp_path: Path, visit) -> None:
+def test_names_that_repeat_are_told_apart_at_their_beginning(tmp_path: Path, visit) -> None:
     for _ in range(2):
         write_run(tmp_path, "twin")
-    assert visit().selectbox[0].options == ["twin · twin-2", "twin · twin"]
+    RunWriter(write_run(tmp_path, "another")).describe(name="twin")
+    write_run(tmp_path, "single")
+    assert visit().selectbox[0].options == ["single", "another · twin", "2 · twin", "1 · twin"]
 
 
 def test_a_sweep_is_shown_together(tmp_path: Path, visit) -> None:
@@ -139,6 +143,23 @@ def test_a_sweep_is_shown_together(tmp_path: Path, visit) -> None:
     write_run(tmp_path, "other", sweep="two", state="queued", steps=(0,))
     (tmp_path / "other" / "step-00000000" / "manifest.json").unlink()
     assert seen(visit())["runs"] == ["m0.99", "m0.9"]
+
+
+def test_a_sweep_stands_before_a_later_run_alone(tmp_path: Path, visit) -> None:
+    write_run(tmp_path, "early")
+    for momentum in (0.9, 0.99):
+        write_run(tmp_path, f"m={momentum}", momentum=momentum, sweep="one")
+    write_run(tmp_path, "half", sweep="lone")
+    write_run(tmp_path, "late")
+    write_run(tmp_path, "busy", state="running")
+    runs = list(RunStore(tmp_path))
+    assert seen(visit()) == {"run": "busy", "step": 20, "runs": ["m0.99", "m0.9"]}
+    assert [run.id for run in newest_runs(runs)] == ["busy", "m0.99", "m0.9"]
+    RunWriter(tmp_path / "busy").set_status(state="finished")
+    assert [run.id for run in newest_runs(list(RunStore(tmp_path)))] == ["busy", "m0.99", "m0.9"]
+    (tmp_path / "m0.9" / "run.json").write_text("{")
+    assert [run.id for run in newest_sweep(list(RunStore(tmp_path)))] == ["busy"]
+    assert newest_runs([]) == newest_sweep([]) == []
 
 
 def test_no_runs(visit) -> None:

@@ -41,6 +41,7 @@ def test_a_sweep_is_one_run_a_value_under_one_tag(root: Path) -> None:
     assert [store[i].name for i in first] == [f"quick momentum={m}" for m in ("0", "0.9", "0.99", "0.999")]
     assert {store[i].sweep for i in first} == {"momentum sweep"}
     assert [store[i].config.queue_size for i in second] == [8, 16]
+    assert second == ["quick-queue-size8", "quick-queue-size16"]
     assert jobs.sweep_tag(root, "momentum") == "momentum sweep 2"
     for run_id in first + second:
         wait_for_state(root, run_id, "finished")

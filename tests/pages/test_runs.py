@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from moco_core.dashboard.runs_table import matching, newest_metric, runs_table, 
 from moco_core.jobs import this_host
 from moco_core.paper import RECIPES
 from moco_core.runs import RunStore, RunWriter, schema
-from tests.framed import button, framed, open_app, texts
+from tests.framed import REPOSITORY, button, framed, open_app, texts
 from tests.jobs.conftest import root, status, wait_for_state
 from tests.synthetic import write_run
 
@@ -81,6 +82,21 @@ def test_damaged_and_foreign_runs_are_listed_with_their_reason(root: Path) -> No
     assert table.loc["torn", "knn"] == pytest.approx(0.9)
 
 
+def test_no_number_is_shown_as_minus_zero() -> None:
+    shipped = RunStore(REPOSITORY / "checkpoints")
+    collapsed = newest_metric(shipped["digits-m0-k1024"], "uniformity")
+    assert collapsed is not None
+    assert f"{collapsed:.3f}" == "-0.000"
+    shown = runs_table(list(shipped), {})["uniformity"]
+    assert f"{shown['digits-m0-k1024']:.3f}" == "0.000"
+    assert shown["digits-m0.9-k1024"] == newest_metric(shipped["digits-m0.9-k1024"], "uniformity") < -0.5
+
+
+def test_a_folder_is_shown_by_its_last_part(root: Path) -> None:
+    write_run(root, "pets", dataset="folder:/some/where/pets")
+    assert list(runs_table(list(RunStore(root)), {})["dataset"]) == ["pets"]
+
+
 def test_the_filter_keeps_runs_with_every_word(root: Path) -> None:
     write_run(root, "alpha", momentum=0.5)
     write_run(root, "beta", state="failed", encoder="resnet18")
@@ -102,6 +118,22 @@ def test_selected_runs_are_kept_in_the_url(root: Path) -> None:
     labels = {b.label for b in opened.button}
     assert "Delete 2 runs for good" in labels
     assert "Rename" not in labels
+
+
+def test_two_readable_runs_are_offered_for_comparison(root: Path) -> None:
+    for name in ("a", "b", "c", "damaged"):
+        write_run(root, name)
+    (root / "damaged" / "run.json").write_text("{")
+
+    def links(*ids: str) -> dict[str, dict[str, list[str]]]:
+        found = open_app(runs=list(ids)).main.get("page_link")
+        return {link.proto.label: parse_qs(link.proto.query_string) for link in found}
+
+    assert links("a", "c") == {"Compare": {"a": ["c"], "b": ["a"]}}  # in the order of the table
+    assert set(links("a")) == {"Open"}
+    assert links("a", "b", "c") == links("a", "damaged") == {}
+    opened = open_app("compare", a="c", b="a")
+    assert [s.value for s in opened.main.selectbox if s.label in "AB"] == ["c", "a"]
 
 
 def test_selection_tells_rows_by_position() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from moco_core.cli import _variants
 from moco_core.config import TrainConfig
 from moco_core.data import sources
 from moco_core.runs import RunError, RunStore, RunWriter, schema
@@ -188,6 +189,17 @@ def test_sweep_tags_its_runs_and_prints_them(tmp_path):
     assert sorted(run.config.momentum for run in runs) == [0.0, 0.99]
     assert len({run.sweep for run in runs}) == 1
     assert "chance loss" in done.stdout
+
+
+def test_variants_of_a_sweep_say_their_value_and_seeds_count_up():
+    configs = _variants(TrainConfig(seed=3), "temperature", ("0.1", "0.2"), 2)
+    assert [(config.temperature, config.seed) for config in configs] == [
+        (0.1, 3),
+        (0.1, 4),
+        (0.2, 3),
+        (0.2, 4),
+    ]
+    assert configs[2].title() == "temperature=0.2 digits m=0.99 K=1024"
 
 
 @pytest.mark.parametrize(
