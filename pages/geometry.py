@@ -16,7 +16,7 @@ from moco_core.dashboard.gallery import gallery, rows
 from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selected import chosen_gallery
-from moco_core.dashboard.selection import current_run, run_multipicker, step_slider, store
+from moco_core.dashboard.selection import current_run, labels, run_multipicker, step_slider, store
 from moco_core.dashboard.sphere_run import draw_run
 from moco_core.dashboard.widgets import chart, downloads, guide, nothing
 from moco_core.runs import Checkpoint, Run
