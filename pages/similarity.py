@@ -13,9 +13,8 @@ from moco_core.dashboard.figures.cosine_histograms import (
 )
 from moco_core.dashboard.gallery import gallery, rows
 from moco_core.dashboard.legend import in_order
-from moco_core.dashboard.measured import names
 from moco_core.dashboard.sections import section
-from moco_core.dashboard.selection import current_run, run_multipicker, step_slider, store
+from moco_core.dashboard.selection import current_run, labels, run_multipicker, step_slider, store
 from moco_core.dashboard.widgets import chart, guide, nothing, problem
 from moco_core.runs import Checkpoint, Run, RunError
 
@@ -96,7 +95,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             other.id for other in store() if other.id == run.id or (run.sweep and other.sweep == run.sweep)
         ]
         runs = in_order(run_multipicker("Runs", default=sweep))
-        shown, problems = data.others(run, checkpoint, runs, names(runs), source)
+        shown, problems = data.others(run, checkpoint, runs, list(labels(runs).values()), source)
         for sentence in problems:
             problem(RunError(sentence), "Left out")
         if shown:
