@@ -35,7 +35,8 @@ COMPLETE = """() => {
   const heading = document.querySelector("[data-testid=stMain] h1");
   const charts = [...document.querySelectorAll("[data-testid=stPlotlyChart]")];
   const pictures = [...document.querySelectorAll(".moco-explorer")];
-  return stopped && heading && charts.every((chart) => chart.querySelector(".main-svg"))
+  const awaited = document.querySelector("[data-testid=stSkeleton]"); // what stands where code is still loading
+  return stopped && heading && !awaited && charts.every((chart) => chart.querySelector(".main-svg"))
     && pictures.every((picture) => picture.dataset.colour);
 }"""
 PICTURE = "() => document.querySelector('.moco-explorer[data-colour]') || (" + COMPLETE + ")()"
