@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from moco_core.dashboard.chart_view import draw_chart
 from moco_core.dashboard.palette import CLASS_COLOURS
 from moco_core.dashboard.text import plain
 
@@ -18,31 +19,19 @@ Table: TypeAlias = "pd.DataFrame | Callable[[], pd.DataFrame]"
 
 
 def chart(
-    figure: go.Figure,
-    caption: str,
-    data: Table,
-    key: str,
-    *,
-    on_select: Literal["ignore", "rerun"] = "ignore",
-    selection_mode: tuple[Literal["points", "box", "lasso"], ...] = ("points",),
-) -> Any:
+    figure: go.Figure, caption: str, data: Table, key: str, *, clickable: bool = False
+) -> list[Any] | None:
     """A sentence (Markdown) that says what the chart shows and how to read it, the chart, its downloads.
 
-    `data` is what is drawn, or a function that makes it once someone downloads it. With `on_select="rerun"`
-    the page runs again when bars or points are chosen, and the event is returned as `st.plotly_chart` does.
+    `data` is what is drawn, or a function that makes it once someone downloads it. Of a `clickable` chart the
+    `customdata` of the point or bar clicked last is returned.
     """
     st.caption(caption)
-    event = st.plotly_chart(
-        figure,
-        key=key,
-        theme="streamlit",
-        on_select=on_select,
-        selection_mode=selection_mode,
-        config={"displaylogo": False, "toImageButtonOptions": {"filename": file_name(key), "scale": 2}},
-        alt=re.sub(r"[*_`\\]", "", caption),
+    click = draw_chart(
+        figure, key=key, summary=re.sub(r"[*_`\\]", "", caption), file=file_name(key), clickable=clickable
     )
     downloads(key, data, figure)
-    return event
+    return click
 
 
 def downloads(key: str, data: Table, figure: go.Figure | Callable[[], go.Figure] | None = None) -> None:
