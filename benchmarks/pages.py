@@ -150,21 +150,23 @@ def measured(browser: Browser, root: Path, name: str, page: str, *, interact: bo
 
 
 def rest(process: int, seconds: float = 2.0) -> None:
-    """Wait until the app and the processes that it started use less than a twentieth of a core."""
+    """Wait until the app and the processes that it started have used less than a twentieth of a core, twice over."""
     app = psutil.Process(process)
 
-    def used() -> float:
-        total = 0.0
+    def used() -> dict[int, float]:
+        found = {}
         for one in (app, *app.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
-                total += sum(one.cpu_times()[:2])
-        return total
+                found[one.pid] = sum(one.cpu_times()[:2])
+        return found
 
-    before = used()
-    time.sleep(seconds)
-    while (now := used()) - before > seconds / 20:
-        before = now
+    quiet, before = 0, used()
+    while quiet < 2:
         time.sleep(seconds)
+        now = used()
+        spent = sum(total - before.get(pid, 0.0) for pid, total in now.items())
+        quiet = quiet + 1 if spent < seconds / 20 else 0
+        before = now
 
 
 def until_umap(page: Page) -> float:
