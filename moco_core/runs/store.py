@@ -25,15 +25,21 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class EvalSet:
-    """The fixed evaluation images of a run."""
+    """The fixed evaluation samples of a run: images, or anything else that has vectors and perhaps names."""
 
-    thumbnails: np.ndarray  # N×H×W×C uint8
+    thumbnails: np.ndarray  # N×H×W×C uint8; N×0×0×0 where the samples are no images
     labels: np.ndarray  # N int64, −1 where unknown
     sample_ids: np.ndarray  # N int64
     class_names: tuple[str, ...]
+    names: tuple[str, ...] | None = None  # N, what the samples are called; None where they have no names
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def pictured(self) -> bool:
+        """Whether the samples are images."""
+        return self.thumbnails.size > 0
 
     def name_of(self, label: int) -> str:
         """The class name of a label, or `unlabelled`."""
@@ -233,7 +239,14 @@ class Run:
             raise RunError(f"{schema.EVAL_FILE} of {self.id} needs N×H×W×C bytes with N labels and ids")
         if not isinstance(names, list):
             raise RunError(f"{schema.EVAL_FILE} of {self.id} lists its class names wrongly")
-        return EvalSet(images, labels.astype(np.int64), ids.astype(np.int64), tuple(map(str, names)))
+        called = None
+        if schema.NAMES in arrays:
+            called = schema.unpacked_names(arrays[schema.NAMES])
+            if len(called) != len(labels):
+                raise RunError(
+                    f"{schema.EVAL_FILE} of {self.id} names {len(called)} samples where there are {len(labels)}"
+                )
+        return EvalSet(images, labels.astype(np.int64), ids.astype(np.int64), tuple(map(str, names)), called)
 
     @cached_property
     def _scan(self) -> dict[str, Checkpoint | str]:
