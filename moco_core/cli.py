@@ -188,7 +188,8 @@ def embed(
         ),
     ] = "",
     prefix: Annotated[
-        str, arg(help="Of the weights' names in the file; found by itself, unless several encoders are there.")
+        str,
+        arg(help="Of the weights' names in the file; found by itself, unless several encoders are there."),
     ] = "",
     image_size: Annotated[
         int,
@@ -254,7 +255,8 @@ def export(
         arg(help="Which vectors; all in Parquet and the query embeddings for the projector unless given."),
     ] = None,
     out: Annotated[
-        Path | None, arg(metavar="PATH", help="File or folder to write; named after run and step unless given.")
+        Path | None,
+        arg(metavar="PATH", help="File or folder to write; named after run and step unless given."),
     ] = None,
     force: Annotated[bool, arg(help="Replace what an earlier export wrote.")] = False,
     root: Root = None,

@@ -114,9 +114,7 @@ def embed_folder(
     run = _run_of(weights)
     preparation = _changed(Preparation() if run is None else _preparation_of(run), image_size, mean, std)
     file = read_weights(weights)
-    encoder = load_encoder(
-        file, arch or (run.config.encoder if run else ""), prefix, preparation.image_size
-    )
+    encoder = load_encoder(file, arch or (run.config.encoder if run else ""), prefix, preparation.image_size)
     if encoder.channels == 1 and max(len(preparation.mean), len(preparation.std)) > 1:
         raise ConfigError("this encoder takes grey images: --mean and --std must be one number each")
     print(encoder.sentence, file=sys.stderr)
@@ -124,7 +122,9 @@ def embed_folder(
     seen = _encode(encoder.to(device or torch.device("cpu")), listing, rows, preparation, batch_size, seed)
     left_out = [*listing.unreadable, *seen.failures]
     if left_out:
-        print(f"warning: left out, as unreadable: {len(left_out):,} files ({_some(left_out)})", file=sys.stderr)
+        print(
+            f"warning: left out, as unreadable: {len(left_out):,} files ({_some(left_out)})", file=sys.stderr
+        )
     vectors = Vectors(
         values=seen.projections,
         features=None if encoder.head is None else seen.features,
@@ -149,9 +149,7 @@ def embed_folder(
         "std": list(preparation.std),
         "seed": seed,
     }
-    return write_imported(
-        root, vectors, name=name or f"{weights.stem} on {listing.root.name}", source=source
-    )
+    return write_imported(root, vectors, name=name or f"{weights.stem} on {listing.root.name}", source=source)
 
 
 def _run_of(weights: Path) -> Run | None:
@@ -190,7 +188,9 @@ def _encode(
     numbers: list[int] = []
     seen: list[tuple[Tensor, ...]] = []
     failures: list[str] = []
-    with tqdm(total=len(rows), desc=f"embedding {listing.root.name}", unit=" images", dynamic_ncols=True) as bar:
+    with tqdm(
+        total=len(rows), desc=f"embedding {listing.root.name}", unit=" images", dynamic_ncols=True
+    ) as bar:
         for batch, pixels in _batches(listing, rows, preparation.read_size, batch_size, failures):
             images = preparation.cut(pixels.to(device), encoder.channels)
             augmented = augment(
@@ -206,8 +206,10 @@ def _encode(
         raise DataError(
             f"{listing.root} must hold at least 2 readable images, got {len(numbers)} ({_some(failures)})"
         )
-    joined = (torch.cat(parts).numpy() for parts in zip(*seen, strict=True))
-    return Seen(np.array(numbers), *joined, failures=failures)
+    features, projections, second_view, thumbnails = (
+        torch.cat(parts).numpy() for parts in zip(*seen, strict=True)
+    )
+    return Seen(np.array(numbers), features, projections, second_view, thumbnails, failures)
 
 
 def _batches(

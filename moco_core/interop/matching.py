@@ -74,7 +74,9 @@ def suggestion(weights: Weights) -> str:
 def _matches(tensors: Mapping[str, Tensor], build: Build) -> list[Match]:
     """A match for every prefix below which at least one tensor has a name that the backbone knows."""
     plan = outline(build)
-    found: dict[tuple[int, str], dict[str, str]] = {}  # (naming, prefix) → the backbone's name → that in the file
+    found: dict[
+        tuple[int, str], dict[str, str]
+    ] = {}  # (naming, prefix) → the backbone's name → that in the file
     namings = _namings(plan)
     for there in tensors:
         starts = [0, *(i + 1 for i, letter in enumerate(there) if letter == ".")]

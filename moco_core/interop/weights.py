@@ -112,8 +112,6 @@ def _torch(path: Path) -> Any:
     try:
         with safe_globals([(_Unused, name) for name in BESIDE_WEIGHTS]):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
     except Exception as error:  # a damaged file can raise anything
         names = _code_in(path, error)
         if names:
