@@ -122,9 +122,8 @@ def embed_folder(
     seen = _encode(encoder.to(device or torch.device("cpu")), listing, rows, preparation, batch_size, seed)
     left_out = [*listing.unreadable, *seen.failures]
     if left_out:
-        print(
-            f"warning: left out, as unreadable: {len(left_out):,} files ({_some(left_out)})", file=sys.stderr
-        )
+        files = f"{len(left_out):,} file{'' if len(left_out) == 1 else 's'}"
+        print(f"warning: left out, as unreadable: {files} ({_some(left_out)})", file=sys.stderr)
     vectors = Vectors(
         values=seen.projections,
         features=None if encoder.head is None else seen.features,
