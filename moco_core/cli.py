@@ -178,7 +178,8 @@ def import_vectors(
     labels: Annotated[
         str,
         arg(
-            metavar="FILE|COLUMN", help="Classes: a column of the file, or a file with a row a vector; none."
+            metavar="FILE|COLUMN",
+            help="Classes: a column, or a file with one row a vector; 'none' takes none.",
         ),
     ] = "",
     images: Annotated[
@@ -188,7 +189,9 @@ def import_vectors(
             help="Pictures: a column of paths relative to the file, or a folder, matched by name or else by order.",
         ),
     ] = "",
-    names: Annotated[str, arg(metavar="COLUMN", help="What the samples are called: a column; none.")] = "",
+    names: Annotated[
+        str, arg(metavar="COLUMN", help="What the samples are called: a column; 'none' takes none.")
+    ] = "",
     columns: Annotated[
         tuple[str, ...],
         arg(help="The array, or the columns of a table, that hold the vectors; found when not given."),

@@ -6,6 +6,7 @@ anything. The formats here are numbers and text alone.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ Array = np.ndarray
 
 VECTORS = ("embeddings", "embedding", "vectors", "vector", "x", "query", "features", "emb", "z")
 MAGIC = {".npy": b"\x93NUMPY", ".npz": b"PK", ".parquet": b"PAR1"}
+SPACES = r"\s+"
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt", ".joblib")
 
 
@@ -174,7 +176,7 @@ def _parquet(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
 
 
 def _text(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
-    titles = not _all_numbers(path)
+    titles = _has_titles(path)
     frame = _read_text(path, titles=titles)
     frame.columns = [str(name) for name in frame.columns]
     _check_known(path, columns, list(frame.columns))
@@ -210,7 +212,8 @@ def _numeric(path: Path, kind: str, frame: pd.DataFrame, columns: Sequence[str],
             raise VectorsError(f"column {texts[0]!r} of {path.name} holds text; vectors are made of numbers")
         chosen = list(columns)
     else:
-        spoken_for = kept | {n for n in numbers if n.lower() in (*LABELS, *IDS)}
+        axes = {"x", "y"} <= {n.lower() for n in numbers}  # then y is a coordinate, and no label
+        spoken_for = kept | {n for n in numbers if n.lower() in (*LABELS, *IDS) and not (axes and n in "yY")}
         chosen = [name for name in numbers if name not in spoken_for]
     if not chosen:
         raise VectorsError(
@@ -310,7 +313,7 @@ def _member(path: Path, arrays: Any, name: str) -> Array:
 
 
 def _unreadable(path: Path, error: Exception) -> VectorsError:
-    if "pickle" in str(error) or "Object arrays" in str(error):
+    if "pickle" in str(error) or "Python objects" in str(error):
         return VectorsError(
             f"{path.name} holds Python objects, which are stored as a pickle; a pickle can run any code when it is "
             "read, so it is never opened: save the numbers alone, as with numpy.save(path, x.astype('float32'))"
@@ -348,28 +351,39 @@ def _read_text(path: Path, *, titles: bool) -> pd.DataFrame:
             header=0 if titles else None,
             skip_blank_lines=path.suffix.lower() != ".txt",
             encoding="utf-8-sig",
+            **({"quoting": csv.QUOTE_NONE} if _separator(path) == SPACES else {}),
         )
     except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
         raise VectorsError(f"{path.name} can't be read as a table of text: {str(error).strip()}") from error
 
 
 def _separator(path: Path) -> str:
-    """Tab, semicolon or comma: the first of them that the first line has."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        line = file.readline()
+    """Tab, semicolon or comma, the first of them that the first line has; else spaces, if it has any."""
     if path.suffix.lower() == ".tsv":
         return "\t"
-    return next((mark for mark in "\t;," if mark in line), ",")
+    line = _first_line(path)
+    return next((mark for mark in "\t;," if mark in line), SPACES if " " in line else ",")
 
 
-def _all_numbers(path: Path) -> bool:
-    """Whether the first line is numbers, and so no titles."""
+def _has_titles(path: Path) -> bool:
+    """Whether the first line names the columns: unless half of it is numbers, other than 0, 1, 2, … in order."""
+    line, separator = _first_line(path), _separator(path)
+    cells = line.split() if separator == SPACES else line.split(separator)
+    numbers = [cell.strip() for cell in cells if _is_number(cell)]
+    return 2 * len(numbers) < len(cells) or numbers == [str(i) for i in range(len(numbers))]
+
+
+def _first_line(path: Path) -> str:
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        cells = file.readline().strip().split(_separator(path))
+        return file.readline().rstrip("\r\n")
+
+
+def _is_number(cell: str) -> bool:
     try:
-        return bool([float(cell) for cell in cells])
+        float(cell)
     except ValueError:
         return False
+    return True
 
 
 def _projector_metadata(path: Path) -> Path | None:

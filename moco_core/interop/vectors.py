@@ -170,8 +170,8 @@ def _usable(
             if bad.any()
         ]
         raise VectorsError(
-            f"of the {len(infinite):,} rows of {content.path.name} (the first row is 0), {'; '.join(parts)}. Mend them, "
-            "or leave them out with --drop-bad"
+            f"of the {len(infinite):,} rows of {content.path.name} (the first row is 0), {'; '.join(parts)}. Mend "
+            "them, or leave them out with --drop-bad"
         )
     return ~(infinite | zero), {why: int(bad.sum()) for why, bad in found.items() if bad.any()}
 
@@ -235,7 +235,8 @@ def _take_names(samples: _Samples, columns: Mapping[str, Array], choices: Choice
     """Ids and names, from columns called so; ids that are text are names."""
     if choices.names not in ("", NONE) and choices.names not in columns:
         raise VectorsError(
-            f"names must be a column beside the vectors: {', '.join(columns) or 'there are none'}; got {choices.names!r}"
+            f"names must be a column beside the vectors ({', '.join(columns) or 'there are none'}); got "
+            f"{choices.names!r}"
         )
     ids = beside.named(columns, beside.IDS)
     if ids is not None and ids != choices.names:
