@@ -170,7 +170,7 @@ def test_projector_files(tmp_path):
     assert found.vectors.labels.tolist() == LABELS.tolist()
     assert found.vectors.class_names == ("c0", "c1", "c2")
     (tmp_path / "metadata.tsv").write_text("one\ntwo\n")
-    with pytest.raises(VectorsError, match="metadata.tsv has 1 rows where there are 12 vectors"):
+    with pytest.raises(VectorsError, match=r"metadata\.tsv has 1 rows where there are 12 vectors"):
         read(tmp_path / "vectors.tsv")
 
 
@@ -226,7 +226,7 @@ def test_a_second_view(tmp_path):
     np.testing.assert_allclose(found.vectors.second_view, VALUES + 1)
     assert found.source["second_view"]["file"] == "b.npy"
     np.save(tmp_path / "c.npy", VALUES[:4])
-    with pytest.raises(VectorsError, match="shape of a.npy, 12×3; c.npy has 4×3"):
+    with pytest.raises(VectorsError, match=r"shape of a\.npy, 12×3; c.npy has 4×3"):
         read(tmp_path / "a.npy", second=str(tmp_path / "c.npy"))
     a = csv(tmp_path / "a.csv", frame(id=np.arange(N)))
     b = csv(tmp_path / "b.csv", frame(id=np.roll(np.arange(N), 1)))
@@ -358,8 +358,8 @@ def test_choices_that_do_not_fit_are_refused(tmp_path, choices, sentence):
 def test_labels_of_another_length_are_refused(tmp_path):
     np.save(tmp_path / "a.npy", VALUES)
     np.save(tmp_path / "l.npy", LABELS[:-1])
-    with pytest.raises(VectorsError, match="l.npy has 11 rows where there are 12 vectors"):
+    with pytest.raises(VectorsError, match=r"l\.npy has 11 rows where there are 12 vectors"):
         read(tmp_path / "a.npy", labels="l.npy")
     csv(tmp_path / "l.csv", pd.DataFrame({"a": WORDS, "b": WORDS}))
-    with pytest.raises(VectorsError, match="l.csv leaves open which column holds the labels; it has a, b"):
+    with pytest.raises(VectorsError, match=r"l\.csv leaves open which column holds the labels; it has a, b"):
         read(tmp_path / "a.npy", labels="l.csv")
