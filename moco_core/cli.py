@@ -16,6 +16,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from moco_core.config import ConfigError, TrainConfig, default, field_hints, nearest, variants
+from moco_core.interop.problem import VectorsError
 from moco_core.jobs import JobError, SlurmDesk, slurm, sweep_tag
 from moco_core.paper import RECIPES
 from moco_core.runs import Run, RunError, RunStore
@@ -55,6 +56,7 @@ def main() -> None:
         "runs": list_runs,
         "verify": verify,
         "project": project,
+        "import": import_vectors,
         "embed": embed,
         "export": export,
     }
@@ -62,7 +64,7 @@ def main() -> None:
         tyro.extras.subcommand_cli_from_dict(verbs, prog="python -m moco_core", config=(OmitArgPrefixes,))
     except ConfigError as error:
         _exit(2, str(error))
-    except (RunError, JobError) as error:
+    except (RunError, JobError, VectorsError) as error:
         _exit(1, str(error))
     except KeyboardInterrupt:
         _exit(130, "stopped")
@@ -173,6 +175,50 @@ def project(
     precompute(_run(_existing(root), run), aligned=aligned)
 
 
+def import_vectors(
+    file: Positional[
+        Annotated[Path, arg(help="The vectors: .npy, .npz, .parquet, .csv, .tsv or .safetensors.")]
+    ],
+    labels: Annotated[
+        str,
+        arg(
+            metavar="FILE|COLUMN",
+            help="Classes: a column, or a file with one row a vector; 'none' takes none.",
+        ),
+    ] = "",
+    images: Annotated[
+        str,
+        arg(
+            metavar="DIR|COLUMN",
+            help="Pictures: a column of paths relative to the file, or a folder, matched by name or else by order.",
+        ),
+    ] = "",
+    names: Annotated[
+        str, arg(metavar="COLUMN", help="What the samples are called: a column; 'none' takes none.")
+    ] = "",
+    columns: Annotated[
+        tuple[str, ...],
+        arg(help="The array, or the columns of a table, that hold the vectors; found when not given."),
+    ] = (),
+    second: Annotated[
+        str, arg(metavar="FILE", help="The same samples seen another way, row by row: positive pairs.")
+    ] = "",
+    drop_bad: Annotated[
+        bool, arg(help="Leave out rows that are zero or not finite instead of refusing.")
+    ] = False,
+    name: Annotated[str, arg(help="What to call the run; the file's name when empty.")] = "",
+    root: Root = None,
+) -> None:
+    """Make a run of a file of vectors, for every page to show; the last line printed is its directory."""
+    from moco_core.interop.imported import write_imported
+    from moco_core.interop.vectors import Choices, read_vectors
+
+    found = read_vectors(file, Choices(columns, labels, names, images, second, drop_bad))
+    for sentence in found.sentences:
+        print(sentence, file=sys.stderr)
+    print(write_imported(root or default_root(), found.vectors, name=name or file.stem, source=found.source))
+
+
 def embed(
     weights: Annotated[
         Path, arg(metavar="FILE", help="A state dict or checkpoint: PyTorch's format, or safetensors.")
@@ -214,7 +260,6 @@ def embed(
     """Run an encoder from elsewhere over a folder of images; the last line printed is the run's directory."""
     from moco_core.data.images import DataError
     from moco_core.interop.embed import embed_folder
-    from moco_core.interop.imported import VectorsError
     from moco_core.interop.weights import WeightsError
     from moco_core.training.device import memory_ran_out, pick_device
 
@@ -234,7 +279,7 @@ def embed(
             name=name,
             device=pick_device(device),
         )
-    except (DataError, VectorsError, WeightsError) as error:
+    except (DataError, WeightsError) as error:
         raise RunError(str(error)) from error
     except Exception as error:
         if memory_ran_out(error):

@@ -15,15 +15,12 @@ from moco_core.analysis import geometry
 from moco_core.analysis.checks import as_rows
 from moco_core.analysis.neighbors import TEMPERATURE, K, knn_accuracy
 from moco_core.config import IMPORTED, ConfigError, TrainConfig
+from moco_core.interop.problem import VectorsError
 from moco_core.runs import RunWriter, schema
 
 Array = np.ndarray
 
 MEASURED = 20_000  # rows behind the metrics that compare all pairs; of more, this many evenly over the file
-
-
-class VectorsError(ValueError):
-    """Vectors can't be used or read; the message says what is wrong, where, and what is accepted."""
 
 
 @dataclass(frozen=True)
