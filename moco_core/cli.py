@@ -240,8 +240,8 @@ def embed(
     image_size: Annotated[
         int,
         arg(
-            help="Side in pixels of what the encoder sees, cut from the centre of an image an eighth larger; 0 stands "
-            "for 224, or for the run's own."
+            help="Side in pixels of what the encoder sees: the middle seven eighths of the resized image. 0 stands for "
+            "224, or for the run's own."
         ),
     ] = 0,
     mean: Annotated[
@@ -258,9 +258,7 @@ def embed(
     root: Root = None,
 ) -> None:
     """Run an encoder from elsewhere over a folder of images; the last line printed is the run's directory."""
-    from moco_core.data.images import DataError
     from moco_core.interop.embed import embed_folder
-    from moco_core.interop.weights import WeightsError
     from moco_core.training.device import memory_ran_out, pick_device
 
     try:
@@ -279,8 +277,6 @@ def embed(
             name=name,
             device=pick_device(device),
         )
-    except (DataError, WeightsError) as error:
-        raise RunError(str(error)) from error
     except Exception as error:
         if memory_ran_out(error):
             raise RunError("out of memory: lower batch_size, image_size or limit") from error
@@ -289,7 +285,7 @@ def embed(
 
 
 def export(
-    run: Positional[str],
+    run: Positional[Annotated[str, arg(metavar="RUN_ID", help="The run, as `runs` lists it.")]],
     step: Annotated[int | None, arg(help="The step to write; the newest unless given.")] = None,
     to: Annotated[
         Literal["parquet", "projector"],

@@ -25,6 +25,7 @@ from moco_core.data.sources import resized
 from moco_core.data.split import stratified_rows
 from moco_core.interop.encoder import Loaded, load_encoder
 from moco_core.interop.imported import Vectors, write_imported
+from moco_core.interop.problem import VectorsError
 from moco_core.interop.weights import read_weights
 from moco_core.runs import Run, schema
 
@@ -105,12 +106,15 @@ def embed_folder(
 
     Returns the run directory below `root`. Weights of a run that was trained here bring their architecture and
     the preparation of images along; others get ImageNet's. The second view of each image is augmented as MoCo v2
-    does, from `seed`. Raises `ConfigError`, `WeightsError`, `DataError`, `VectorsError` and `OSError` with what to
+    does, from `seed`. Raises `ConfigError`, `VectorsError` (`WeightsError` among them) and `OSError` with what to
     change, before anything is written.
     """
     if limit < 2 or batch_size < 1:
         raise ConfigError(f"limit must be at least 2 and batch_size at least 1, got {limit} and {batch_size}")
-    listing = list_folder(images.expanduser())
+    try:
+        listing = list_folder(images.expanduser())
+    except DataError as error:
+        raise VectorsError(str(error)) from error
     run = _run_of(weights)
     preparation = _changed(Preparation() if run is None else _preparation_of(run), image_size, mean, std)
     file = read_weights(weights)
@@ -195,14 +199,13 @@ def _encode(
             augmented = augment(
                 images, preset=preparation.preset, seed=seed, step=0, view=SECOND_VIEW, offset=len(numbers)
             )
-            features, projections = encoder(preparation.normalised(plain(images)))
-            _, second_view = encoder(preparation.normalised(augmented))
-            thumbnails = resized(images, min(THUMBNAIL, preparation.image_size)).permute(0, 2, 3, 1)
-            seen.append(tuple(part.cpu() for part in (features, projections, second_view, thumbnails)))
+            views = encoder(preparation.normalised(plain(images))), encoder(preparation.normalised(augmented))
+            small = resized(images, min(THUMBNAIL, preparation.image_size)).permute(0, 2, 3, 1)
+            seen.append(tuple(part.cpu() for part in (*views[0], views[1][1], small)))
             numbers += batch
             bar.update(len(numbers) + len(failures) - bar.n)
     if len(numbers) < 2:
-        raise DataError(
+        raise VectorsError(
             f"{listing.root} must hold at least 2 readable images, got {len(numbers)} ({_some(failures)})"
         )
     features, projections, second_view, thumbnails = (

@@ -15,6 +15,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.serialization import safe_globals
 
+from moco_core.interop.problem import VectorsError
+
 DEEPEST = 6  # dictionaries within dictionaries; a damaged file may hold one that contains itself
 NAMED = 5  # names in a message
 
@@ -52,7 +54,7 @@ BESIDE_WEIGHTS = (
 )
 
 
-class WeightsError(ValueError):
+class WeightsError(VectorsError):
     """A file of weights can't be used; the message says why and what to do, in one sentence."""
 
 

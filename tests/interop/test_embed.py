@@ -14,7 +14,6 @@ from torchvision import transforms
 
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.data.augment import MOCO_V2, augment
-from moco_core.data.images import DataError
 from moco_core.interop.embed import Preparation, embed_folder
 from moco_core.interop.imported import VectorsError
 from moco_core.interop.weights import WeightsError
@@ -212,9 +211,9 @@ def test_nothing_is_left_behind_when_something_is_wrong(tmp_path, images, weight
     state = {"state_dict": {n: t * float("nan") for n, t in checkpoints.backbone().items()}}
     torch.save(state, tmp_path / "nan.pt")
     cases = (
-        (DataError, "holds no images", {"images": empty}),
-        (DataError, "there is no folder", {"images": tmp_path / "absent"}),
-        (DataError, r"at least 2 readable images, got 0 \(0.png: not an image", {"images": broken}),
+        (VectorsError, "holds no images", {"images": empty}),
+        (VectorsError, "there is no folder", {"images": tmp_path / "absent"}),
+        (VectorsError, r"at least 2 readable images, got 0 \(0.png: not an image", {"images": broken}),
         (WeightsError, "doesn't hold the weights of resnet50", {"arch": "resnet50"}),
         (FileNotFoundError, "absent.pt", {"weights": tmp_path / "absent.pt"}),
         (VectorsError, "7 of the 7 rows of the vectors are not finite", {"weights": tmp_path / "nan.pt"}),

@@ -16,6 +16,7 @@ from moco_core.config import ConfigError
 from moco_core.interop.export import export_step, parquet
 from moco_core.interop.imported import Vectors, write_imported
 from moco_core.interop.projector_files import LARGEST_SPRITE, sprite
+from moco_core.interop.vectors import Choices, read_vectors
 from moco_core.runs import Run, RunError, RunWriter, schema
 from tests.synthetic import write_run
 
@@ -219,3 +220,39 @@ def test_the_command_writes_the_newest_step_where_one_is(tmp_path, run):
     absent = moco(tmp_path, *words, "--step", 7)
     assert absent.returncode == 1
     assert "no readable step 7; there are: 0, 20" in absent.stderr
+
+
+@pytest.fixture
+def named(tmp_path):
+    """A run with names, images and samples of unknown class, its ids not in order."""
+    rng = np.random.default_rng(0)
+    vectors = Vectors(
+        rng.normal(size=(24, 6)),
+        labels=np.arange(24) % 4 - 1,
+        class_names=("a b", "naïve", "c"),
+        sample_ids=np.arange(24)[::-1] * 3 + 100,
+        names=tuple(f"picture {i}.png" for i in range(24)),
+        thumbnails=rng.integers(0, 256, (24, 9, 7, 3), dtype=np.uint8),
+        features=rng.normal(size=(24, 12)),
+    )
+    return Run(write_imported(tmp_path / "runs", vectors, name="named", source={"kind": "import"}))
+
+
+@pytest.mark.parametrize("layer", ["query", "features"])
+@pytest.mark.parametrize(("to", "file"), [("parquet", ""), ("projector", "vectors.tsv")])
+def test_what_is_exported_can_be_imported(tmp_path, named, to, file, layer):
+    step = named.steps[0]
+    out = export_step(named, step, to, layer=layer, out=tmp_path / "out.parquet")
+    vectors = read_vectors(out / file if file else out).vectors
+    np.testing.assert_array_equal(vectors.values, step.arrays(schema.EMBEDDINGS_FILE)[layer])
+    assert vectors.labels.tolist() == named.eval_set.labels.tolist()
+    assert vectors.class_names == named.eval_set.class_names
+    assert vectors.sample_ids.tolist() == named.eval_set.sample_ids.tolist()
+    assert vectors.names == named.eval_set.names
+
+
+def test_a_table_of_all_layers_imports_its_query(tmp_path, run):
+    out = export(run, "parquet", out=tmp_path / "all.parquet")
+    np.testing.assert_array_equal(read_vectors(out).vectors.values, run.step(20).query)
+    features = read_vectors(out, Choices(columns=("features",))).vectors
+    np.testing.assert_array_equal(features.values, run.step(20).features)
