@@ -32,6 +32,7 @@ from moco_core.runs import Run, schema
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SECOND_VIEW = 2  # the draw of the augmented view, as for the evaluation set of a run that is trained here
 THUMBNAIL = 64  # pixels a side, at most
+ENDINGS = (".tar", ".pth", ".pt", ".ckpt", ".bin", ".safetensors")
 NAMED = 5  # files in a message
 
 
@@ -153,6 +154,13 @@ def embed_folder(
         "seed": seed,
     }
     return write_imported(root, vectors, name=name or f"{weights.stem} on {listing.root.name}", source=source)
+
+
+def _stem(weights: Path) -> str:
+    """A file's name without the endings of checkpoints."""
+    while weights.suffix in ENDINGS:
+        weights = weights.with_suffix("")
+    return weights.name
 
 
 def _run_of(weights: Path) -> Run | None:

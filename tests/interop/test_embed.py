@@ -94,7 +94,7 @@ def test_a_run_holds_what_the_encoder_itself_makes_of_the_images(tmp_path, image
     assert (source["arch"], source["prefix"]) == ("resnet18", "state_dict.module.encoder_q.")
     assert (source["matched"], source["missing"], source["unexpected"]) == (100, 0, 0)
     assert (source["images"], source["images_there"], source["left_out"]) == (str(images), 7, 0)
-    assert run.name == "moco_v2.pth on pictures"
+    assert run.name == "moco_v2 on pictures"
     assert (
         "all 100 tensors of resnet18 under prefix 'state_dict.module.encoder_q.'" in capsys.readouterr().err
     )
@@ -150,6 +150,7 @@ def test_a_run_that_was_trained_here_brings_its_architecture_and_preparation(tmp
         features, query = encoder(view)
     np.testing.assert_allclose(run.steps[0].features, features.numpy(), atol=1e-5)
     np.testing.assert_allclose(run.steps[0].query, query.numpy(), atol=1e-5)
+    assert run.name == "trained on greys"
     source = run.info["source"]
     assert (source["arch"], source["image_size"], source["mean"], source["head"]) == (
         "small-cnn",
@@ -261,10 +262,9 @@ def test_the_command(tmp_path, images, weights):
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     assert (
-        json.loads((tmp_path / "runs" / "moco-v2.pth-on-pictures" / "run.json").read_text())["source"]["dim"]
-        == 8
+        json.loads((tmp_path / "runs" / "moco-v2-on-pictures" / "run.json").read_text())["source"]["dim"] == 8
     )
-    assert line == str(tmp_path / "runs" / "moco-v2.pth-on-pictures")
+    assert line == str(tmp_path / "runs" / "moco-v2-on-pictures")
     refused = moco(*words, "--arch", "resnet34")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("error: ")
