@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,13 @@ BESIDE_WEIGHTS = (
     "builtins.float",
     "builtins.str",
     "builtins.bool",
+)
+DICTIONARIES = (  # kinds that become plain ones
+    "collections.defaultdict",
+    "pytorch_lightning.utilities.parsing.AttributeDict",
+    "lightning.pytorch.utilities.parsing.AttributeDict",
+    "lightning_fabric.utilities.data.AttributeDict",
+    "lightning.fabric.utilities.data.AttributeDict",
 )
 
 
@@ -103,6 +110,13 @@ class _Unused:
         pass
 
 
+class _Dictionary:
+    """Stands for another kind of dictionary: what is made is a plain one."""
+
+    def __new__(cls, *args: object) -> dict[Any, Any]:  # type: ignore[misc]
+        return {}
+
+
 def _safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
@@ -112,7 +126,11 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 def _torch(path: Path) -> Any:
     try:
-        with safe_globals([(_Unused, name) for name in BESIDE_WEIGHTS]):
+        stands_for: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
+            *((_Unused, name) for name in BESIDE_WEIGHTS),
+            *((_Dictionary, name) for name in DICTIONARIES),
+        ]
+        with safe_globals(stands_for):
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can raise anything
         names = _code_in(path, error)
@@ -132,7 +150,7 @@ def _code_in(path: Path, error: Exception) -> list[str]:
         names = set(torch.serialization.get_unsafe_globals_in_checkpoint(str(path)))
     except Exception:  # an old format, of which the error names the first
         names = set()
-    known = {name for name in names if name not in BESIDE_WEIGHTS}
+    known = {name for name in names if name not in (*BESIDE_WEIGHTS, *DICTIONARIES)}
     return sorted(known) or re.findall(r"GLOBAL ([\w.]+)", str(error))[:1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -78,6 +79,8 @@ def lightning(path: Path) -> Path:
         "state_dict": named("model.", resnet18().state_dict()),
         "hyper_parameters": argparse.Namespace(lr=0.1, name="x"),
         "callbacks": {"ModelCheckpoint": {"best": np.float64(0.5), "history": np.arange(3)}},
+        "counts": defaultdict(int, seen=3),
+        "folder": Path("/data"),
         "pytorch-lightning_version": "2.0.0",
     }
     torch.save(content, path)

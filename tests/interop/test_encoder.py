@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import sys
+import types
 import zipfile
 from pathlib import Path
 
@@ -270,6 +272,20 @@ def test_files_without_tensors(tmp_path):
         read_weights(tmp_path / "w")
     with pytest.raises(FileNotFoundError):
         read_weights(tmp_path / "absent")
+
+
+def test_settings_of_packages_that_are_not_here_are_passed_over(tmp_path, monkeypatch):
+    module = types.ModuleType("omegaconf.dictconfig")
+    exec("class DictConfig:\n    def __setstate__(self, state): raise RuntimeError('this ran')", vars(module))
+    monkeypatch.setitem(sys.modules, "omegaconf", types.ModuleType("omegaconf"))
+    monkeypatch.setitem(sys.modules, "omegaconf.dictconfig", module)
+    module.DictConfig.__module__ = "omegaconf.dictconfig"
+    settings = module.DictConfig()
+    settings.lr = torch.ones(1)
+    torch.save({"model": checkpoints.backbone(), "hyper_parameters": settings}, tmp_path / "w")
+    assert set(read_weights(tmp_path / "w").tensors) == set(
+        checkpoints.named("model.", checkpoints.backbone())
+    )
 
 
 def test_what_lies_beside_the_weights_is_left_unread(tmp_path):
