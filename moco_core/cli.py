@@ -397,6 +397,7 @@ def _summary(run: Run) -> dict[str, object]:
         "total_steps": run.status.total_steps,
         "problem": run.problem,
         "config": None if run.problem else run.config.to_dict(),
+        "source": run.info.get("source"),
         "metrics": {name: dict(entry) for name, entry in newest.items()},
     }
 

@@ -244,8 +244,10 @@ class TrainConfig:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values by field name, as stored in run.json."""
-        return dataclasses.asdict(self)
+        """Plain values by field name, as stored in run.json; of imported vectors those that say something."""
+        values = dataclasses.asdict(self)
+        told = ("dataset", "method", "encoder", "dim", "name") if self.imported else values
+        return {name: values[name] for name in told}
 
     def title(self) -> str:
         """The run's name: the one given, or one that says what was trained."""

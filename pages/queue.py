@@ -4,7 +4,7 @@ import streamlit as st
 
 from moco_core.dashboard import measured, readings
 from moco_core.dashboard.figures import staleness as figures
-from moco_core.dashboard.selection import STEP, current_run, run_multipicker, step_slider, store
+from moco_core.dashboard.selection import STEP, current_run, run_multipicker, step_slider, store, trained_runs
 from moco_core.dashboard.widgets import chart, guide, nothing, problem
 from moco_core.runs import RunError
 
@@ -36,7 +36,9 @@ def live() -> None:
         return
     below_slider = st.container()
     sweep = [other.id for other in store() if run.sweep and other.sweep == run.sweep]
-    shown = measured.gather(run, checkpoint, run_multipicker("Compare with", default=sweep or [run.id]))
+    shown = measured.gather(
+        run, checkpoint, run_multipicker("Compare with", runs=trained_runs(), default=sweep or [run.id])
+    )
     for sentence in shown.problems:
         problem(RunError(sentence), "Left out")
     if (worst := shown.least_consistent) and worst.step != checkpoint.step:
@@ -53,7 +55,7 @@ def live() -> None:
     if collapse := readings.collapse(checkpoint.metrics):
         st.warning(collapse, icon=":material/compress:")
     if own is None:
-        nothing(measured.why_not_measured(checkpoint, shown.queue))
+        nothing(measured.why_not_measured(run, checkpoint, shown.queue))
     else:
         st.markdown(readings.consistency(own, shown.size))
         tiles = st.columns(5)

@@ -50,6 +50,7 @@ METRICS: Mapping[str, tuple[str, int]] = {
 }
 ACCURACIES = ("knn", "knn_features", "linear")
 VOTING = {"knn": "query", "knn_features": "features"}
+UNNAMED = "whether equal ids mean the same samples, only who made the files can know"
 LEFT_OUT = (
     ", each left out in turn"  # runs store votes of training images; here the images vote for each other
 )
@@ -205,7 +206,10 @@ def overlap_reading(near: Neighbourhoods) -> str:
 
 def overlap_table(near: Neighbourhoods, images: EvalSet) -> pd.DataFrame:
     """One row an image."""
-    return pd.DataFrame({"sample_id": images.sample_ids, "label": images.labels, "jaccard": near.jaccard})
+    named = {} if images.names is None else {"name": images.names}
+    return pd.DataFrame(
+        {"sample_id": images.sample_ids, **named, "label": images.labels, "jaccard": near.jaccard}
+    )
 
 
 def class_columns(found: Votes, common: Common) -> tuple[list[str], Array, Array, Array]:
@@ -373,18 +377,34 @@ def _match(folder_a: str, folder_b: str, set_a: str, set_b: str, _a: Side, _b: S
     images, others = _a.images, _b.images
     if set_a == set_b:
         rows = np.arange(len(images))
-        return Common(rows, rows, True, images, set_a, f"Both embed the same {len(images):,} images.")
-    rows_a, rows_b = compare.common(images.sample_ids, others.sample_ids)
+        return Common(rows, rows, True, images, set_a, _same(images))
+    by_name = _told_apart(images) and _told_apart(others)
+    rows_a, rows_b = compare.common(
+        *(
+            (np.array(images.names), np.array(others.names))
+            if by_name
+            else (images.sample_ids, others.sample_ids)
+        )
+    )
     if not len(rows_a):
         raise ValueError(
-            "A and B can't be compared image by image: their evaluation sets have no sample id in common"
+            "A and B can't be compared image by image: their evaluation sets have no "
+            f"{'name' if by_name else 'sample id'} in common"
         )
     found = len(rows_a)
-    if images.thumbnails.shape[1:] == others.thumbnails.shape[1:]:
+    unpictured = not (images.pictured or others.pictured)  # then there is nothing to go by but the ids
+    if by_name:
+        how = "name"
+    elif unpictured:
+        how = f"sample id alone: {UNNAMED}"
+    elif images.thumbnails.shape[1:] == others.thumbnails.shape[1:]:
+        how = "sample id and picture"
         alike = (images.thumbnails[rows_a] == others.thumbnails[rows_b]).all(axis=(1, 2, 3))
         rows_a, rows_b = rows_a[alike], rows_b[alike]
-    elif _dataset(_a.run) != _dataset(_b.run):
-        rows_a = rows_a[:0]
+    else:
+        how = "sample id, in the same data set"
+        if _dataset(_a.run) != _dataset(_b.run):
+            rows_a = rows_a[:0]
     if not len(rows_a):
         raise ValueError(
             f"A and B can't be compared image by image: their evaluation sets share {found:,} sample ids, but not the "
@@ -395,14 +415,32 @@ def _match(folder_a: str, folder_b: str, set_a: str, set_b: str, _a: Side, _b: S
             f"A and B share {len(rows_a)} of their images; neighbourhoods can be compared from 3 on"
         )
     part = EvalSet(
-        images.thumbnails[rows_a], images.labels[rows_a], images.sample_ids[rows_a], images.class_names
+        images.thumbnails[rows_a],
+        images.labels[rows_a],
+        images.sample_ids[rows_a],
+        images.class_names,
+        None if images.names is None else tuple(images.names[row] for row in rows_a),
     )
     name = hashlib.sha256(f"{set_a} {set_b}".encode()).hexdigest()
     sentence = (
         f"The evaluation sets differ: everything here is about the {len(rows_a):,} images that both hold (of "
-        f"{len(images):,} in A and {len(others):,} in B), matched by sample id and picture."
+        f"{len(images):,} in A and {len(others):,} in B), matched by {how}."
     )
     return Common(rows_a, rows_b, False, part, name, sentence)
+
+
+def _same(images: EvalSet) -> str:
+    """What is said of two evaluation sets that are one and the same."""
+    if images.pictured:
+        return f"Both embed the same {len(images):,} images."
+    if images.names is not None:
+        return f"Both embed the same {len(images):,} samples."
+    return f"Both hold {len(images):,} samples with the same ids: {UNNAMED}."
+
+
+def _told_apart(images: EvalSet) -> bool:
+    """Whether each sample has a name of its own."""
+    return images.names is not None and len(set(images.names)) == len(images) and "" not in images.names
 
 
 def _dataset(run: Run) -> Any:
@@ -549,6 +587,12 @@ def _rows(a: Side, b: Side, common: Common, layer: str) -> tuple[Array, Array]:
     """One layer of both sides over the common images."""
     first, second = a.embeddings.layer(layer), b.embeddings.layer(layer)
     return first[common.rows_a], second[common.rows_b]
+
+
+def layer_name(a: Side, b: Side, layer: str) -> str:
+    """What a layer is called on both sides."""
+    names = {loaders.layer_name(side.run, layer) for side in (a, b)}
+    return names.pop() if len(names) == 1 else loaders.LAYERS[layer]
 
 
 def layers(a: Side, b: Side) -> list[str]:

@@ -18,6 +18,7 @@ from moco_core.runs.schema import HISTORY_FILE
 Array = np.ndarray
 
 LAYERS = {"query": "query embeddings", "key": "key embeddings", "features": "backbone features"}
+IMPORTED_LAYERS = {"query": "vectors at unit length", "features": "vectors as they came"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,20 @@ class Embeddings:
         if array is None:
             raise RunError(f"this run has no {LAYERS[name]}")
         return array
+
+
+def same_directions(run: Run) -> bool:
+    """Whether the features are the query embeddings before they were scaled, as in a file of vectors.
+
+    Then one layer says all that cosines can say.
+    """
+    source = run.info.get("source")
+    return isinstance(source, dict) and source.get("kind") == "import"
+
+
+def layer_name(run: Run, layer: str) -> str:
+    """What a layer is called for this run."""
+    return (IMPORTED_LAYERS if same_directions(run) else LAYERS)[layer]
 
 
 def embeddings(run: Run, checkpoint: Checkpoint) -> Embeddings:

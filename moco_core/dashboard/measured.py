@@ -115,12 +115,17 @@ def _dated(drift: Drift, step: int) -> Drift:
     return drift if drift.step == step else replace(drift, name=f"{drift.name}, step {drift.step}")
 
 
-def why_not_measured(checkpoint: Checkpoint, queue: QueueSnapshot | None) -> str:
+def why_not_measured(run: Run, checkpoint: Checkpoint, queue: QueueSnapshot | None) -> str:
     """Why a snapshot has no staleness to show."""
+    if run.config.imported:
+        return (
+            "These vectors were imported: they come without a queue of keys, and what went into the encoder's "
+            "training is not known here. Choose a run that was trained with MoCo."
+        )
     if not checkpoint.has_queue:
         return (
             "This run keeps no keys from earlier steps, so nothing can go stale: in-batch training takes its "
-            "negatives from the batch at hand, and imported vectors come without a queue."
+            "negatives from the batch at hand."
         )
     if queue is None:
         return "The queue of this step can't be read, and no staleness with it."

@@ -115,6 +115,7 @@ def table_of(picture: Projection, frame: int, images: EvalSet, colour: Colour) -
         {
             "kind": [KIND_NAMES[int(kind)] for kind in picture.kinds],
             "sample_id": pd.array(np.where(known, images.sample_ids[rows], 0), dtype="Int64"),
+            **({"name": [images.names[row] for row in rows]} if images.names is not None else {}),
             "class": [images.name_of(int(label)) for label in np.where(known, images.labels[rows], -1)],
             "queue_slot": pd.array(np.maximum(picture.slots, 0), dtype="Int64"),
             **{axis: flat[:, i] for i, axis in enumerate("xyz"[: flat.shape[1]])},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ class Content:
     taken: str  # where in the file they were
     columns: Mapping[str, Array]  # N each: numbers, or objects (text, None where missing, images)
     used: tuple[str, ...] = ()  # columns of a table that the vectors were made of
-    notes: tuple[str, ...] = ()
+    beside: str = ""  # the file that further columns came from
 
 
 def open_vectors(path: Path, columns: Sequence[str] = (), kept: Iterable[str] = ()) -> Content:
@@ -57,6 +57,12 @@ def open_vectors(path: Path, columns: Sequence[str] = (), kept: Iterable[str] = 
         ".parquet": _parquet,
     }.get(kind, _text)
     return reader(path, columns, set(kept))
+
+
+def with_columns(content: Content, path: Path) -> Content:
+    """`content` with the columns of another file beside its own; `VectorsError` unless it has a row a vector."""
+    columns = {**content.columns, **open_columns(path, len(content.values))}
+    return replace(content, columns=columns, beside=path.name)
 
 
 def open_columns(path: Path, rows: int) -> dict[str, Array]:
@@ -190,16 +196,7 @@ def _text(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
     metadata = _projector_metadata(path)
     if titles or metadata is None:
         return content
-    beside = open_columns(metadata, len(content.values))
-    return Content(
-        path,
-        "TensorBoard projector TSV",
-        content.values,
-        content.taken,
-        {**content.columns, **beside},
-        content.used,
-        (f"{metadata.name} beside it was read too",),
-    )
+    return replace(with_columns(content, metadata), format="TensorBoard projector TSV")
 
 
 def _numeric(path: Path, kind: str, frame: pd.DataFrame, columns: Sequence[str], kept: set[str]) -> Content:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from moco_core.interop import columns as beside
-from moco_core.interop.formats import Content, digest, open_columns, open_vectors
+from moco_core.interop.formats import Content, digest, open_vectors, with_columns
 from moco_core.interop.imported import Vectors
 from moco_core.interop.problem import VectorsError
 from moco_core.interop.thumbnails import in_column, in_folder, thumbnails
@@ -73,9 +73,10 @@ def read_vectors(path: Path, choices: Choices | None = None) -> Reading:
 def assembled(content: Content, choices: Choices) -> Reading:
     """`read_vectors` of a file that is open already."""
     path, count = content.path, len(content.values)
-    columns, labels_file = dict(content.columns), _labels_file(content, choices)
+    labels_file = _labels_file(content, choices)
     if labels_file is not None:
-        columns |= open_columns(labels_file, count)
+        content = with_columns(content, labels_file)
+    columns = content.columns
     second = _second(path, choices, content)
     kept, dropped = _usable(content, second, choices)
     samples = _Samples()
@@ -89,6 +90,9 @@ def assembled(content: Content, choices: Choices) -> Reading:
         "rows": count,
         "left_out": dropped,
     }
+    if content.beside:
+        samples.source["columns_from"] = content.beside
+        samples.sentences.append(f"columns beside the vectors: {', '.join(columns)} (from {content.beside})")
     _take_labels(samples, columns, choices, labels_file)
     _take_names(samples, columns, choices)
     _take_images(samples, columns, choices, path, count)
@@ -116,7 +120,7 @@ def assembled(content: Content, choices: Choices) -> Reading:
         f"{path.name}: {len(vectors):,} vectors of {vectors.values.shape[1]:,} dimensions from {content.taken} "
         f"({content.format})"
     )
-    return Reading(vectors, samples.source, (first, *content.notes, *samples.sentences))
+    return Reading(vectors, samples.source, (first, *samples.sentences))
 
 
 def _labels_file(content: Content, choices: Choices) -> Path | None:
@@ -171,7 +175,7 @@ def _usable(
         ]
         raise VectorsError(
             f"of the {len(infinite):,} rows of {content.path.name} (the first row is 0), {'; '.join(parts)}. Mend "
-            "them, or leave them out with --drop-bad"
+            "them or leave them out (--drop-bad)"
         )
     return ~(infinite | zero), {why: int(bad.sum()) for why, bad in found.items() if bad.any()}
 

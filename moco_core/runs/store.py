@@ -41,6 +41,13 @@ class EvalSet:
         """Whether the samples are images."""
         return self.thumbnails.size > 0
 
+    def title(self, row: int) -> str:
+        """What a sample is called: its name, with its class; or its class and id where it has no name."""
+        label = int(self.labels[row])
+        if self.names is None or not self.names[row]:
+            return f"{self.name_of(label)} #{self.sample_ids[row]}"
+        return f"{self.names[row]} ({self.name_of(label)})" if label >= 0 else self.names[row]
+
     def name_of(self, label: int) -> str:
         """The class name of a label, or `unlabelled`."""
         return self.class_names[label] if 0 <= label < len(self.class_names) else "unlabelled"
@@ -173,6 +180,12 @@ class Run:
         """What a person calls the run."""
         name = self.info.get("name")
         return name if isinstance(name, str) and name else self.id
+
+    @property
+    def origin(self) -> str:
+        """The file that imported vectors came from; empty for a run that was trained."""
+        source = self.info.get("source")
+        return str(source.get("file", "")) if isinstance(source, dict) else ""
 
     @property
     def sweep(self) -> str:
