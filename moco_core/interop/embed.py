@@ -153,7 +153,8 @@ def embed_folder(
         "std": list(preparation.std),
         "seed": seed,
     }
-    return write_imported(root, vectors, name=name or f"{weights.stem} on {listing.root.name}", source=source)
+    called = name or f"{run.name if run else _stem(weights)} on {listing.root.name}"
+    return write_imported(root, vectors, name=called, source=source)
 
 
 def _stem(weights: Path) -> str:
