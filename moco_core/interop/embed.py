@@ -20,7 +20,7 @@ from moco_core.config import ConfigError
 from moco_core.data.augment import LUMA, MOCO_V2, Preset, augment, plain, preset_for
 from moco_core.data.images import DataError
 from moco_core.data.listing import Listing, list_folder
-from moco_core.data.reading import read_all
+from moco_core.data.reading import BLOCK, read_all
 from moco_core.data.sources import resized
 from moco_core.data.split import stratified_rows
 from moco_core.interop.encoder import Loaded, load_encoder
@@ -32,6 +32,7 @@ from moco_core.runs import Run, schema
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SECOND_VIEW = 2  # the draw of the augmented view, as for the evaluation set of a run that is trained here
 THUMBNAIL = 64  # pixels a side, at most
+READ_AHEAD = 2**28  # bytes of pictures that are held before they are encoded
 ENDINGS = (".tar", ".pth", ".pt", ".ckpt", ".bin", ".safetensors")
 NAMED = 5  # files in a message
 
@@ -118,7 +119,7 @@ def embed_folder(
         raise VectorsError(str(error)) from error
     run = _run_of(weights)
     preparation = _changed(Preparation() if run is None else _preparation_of(run), image_size, mean, std)
-    file = read_weights(weights)
+    file = read_weights(weights.expanduser())
     encoder = load_encoder(file, arch or (run.config.encoder if run else ""), prefix, preparation.image_size)
     if encoder.channels == 1 and max(len(preparation.mean), len(preparation.std)) > 1:
         raise ConfigError("this encoder takes grey images: --mean and --std must be one number each")
@@ -229,7 +230,9 @@ def _batches(
     """Positions and pixels (uint8 B×3×size×size) of the images that can be read; adds to the failures."""
     numbers: list[int] = []
     pixels: list[np.ndarray] = []
-    for row, reading in zip(rows.tolist(), read_all(listing, rows, size, progress=False), strict=True):
+    ahead = max(batch_size, min(BLOCK, READ_AHEAD // (3 * size**2)))
+    readings = read_all(listing, rows, size, progress=False, block=ahead)
+    for row, reading in zip(rows.tolist(), readings, strict=True):
         if reading.pixels is None:
             failures.append(f"{listing.files[row]}: {reading.reason}")
             continue

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -273,3 +274,22 @@ def test_the_command(tmp_path, images, weights):
     unnamed = moco(*words)
     assert unnamed.returncode == 2
     assert "its weights fit --arch resnet18" in unnamed.stderr
+
+
+def test_ctrl_c_leaves_no_run_and_no_traceback(tmp_path, weights):
+    folder = tmp_path / "many"
+    write_images(folder, *(f"{i}.png" for i in range(400)), size=(READ, READ))
+    words = ("--weights", weights, "--images", folder, "--arch", "resnet18", "--runs", tmp_path / "runs")
+    command = [sys.executable, "-m", "moco_core", "embed", *map(str, words), "--batch-size", "2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    seen = b""
+    while b" 2/400" not in seen:  # the progress bar, after the first batch
+        seen += started.stderr.read1()
+        assert started.poll() is None, seen.decode()
+    started.send_signal(signal.SIGINT)
+    out, rest = started.communicate(timeout=120)
+    assert (started.returncode, out) == (130, b"")
+    assert b"Traceback" not in seen + rest
+    assert rest.rstrip().endswith(b"error: stopped")
+    assert not (tmp_path / "runs").exists()
