@@ -190,7 +190,9 @@ if run is not None:
         ]
         runs = in_order(run_multipicker("Runs in the plane", default=sweep))
         paths = [data.path(one, name) for one, name in zip(runs, labels(runs).values(), strict=True)]
-        if runs:
+        if missing := data.no_plane(runs, paths):
+            nothing(missing)
+        elif runs:
             chart(
                 alignment_plane(paths, data.ideals(runs)),
                 "Each line is a run, from its first snapshot to its newest (the large marker). Down and to the left is "

@@ -27,7 +27,8 @@ FORMATS = (
 NUMPY = """
 import numpy as np
 
-np.savez("mine.npz", embeddings=x, labels=y, names=names)  # x: N×D
+# x: N×D numbers; y and names: N each
+np.savez("mine.npz", embeddings=x, labels=y, names=names)
 """
 PANDAS = """
 import pandas as pd
@@ -35,6 +36,7 @@ import pandas as pd
 table = pd.DataFrame(x).assign(label=y, name=names)
 table.to_parquet("mine.parquet")
 """
+DONE = "_import_done"
 
 
 def page() -> None:
@@ -59,6 +61,7 @@ def page() -> None:
     name = st.text_input("Name of the run", value=content.path.stem, key=f"import_name-{content.path}")
     if st.button("Import", type="primary", icon=":material/upload_file:", disabled=not name.strip()):
         make(content, chosen, name.strip())
+    done(content)
 
 
 def make(content: form.Content, chosen: form.Choices, name: str) -> None:
@@ -66,14 +69,14 @@ def make(content: form.Content, chosen: form.Choices, name: str) -> None:
     with st.spinner("Measuring and writing …", show_time=True):
         run_id = form.imported(store().root, content, chosen, name)
     choose_run(run_id)
-    st.session_state[DONE] = run_id
+    st.session_state[DONE] = content.path, run_id
     st.rerun()  # the sidebar offers the new run
 
 
-def done() -> None:
-    """What was imported last, and where to look at it."""
-    run_id = st.session_state.pop(DONE, None)
-    if run_id is None or run_id not in store():
+def done(content: form.Content) -> None:
+    """Where to look at the run that was made of this file, once it was."""
+    path, run_id = st.session_state.get(DONE, (None, ""))
+    if path != content.path or run_id not in store():
         return
     run = store()[run_id]
     st.success(f"{plain(run.name)} is imported: {len(run.eval_set):,} vectors.", icon=":material/check:")
@@ -86,11 +89,8 @@ def done() -> None:
             st.page_link(f"pages/{target}.py", label=label, icon=icon, query_params={RUN: run_id})
 
 
-DONE = "_import_done"
-
 st.title("Import vectors")
 guide(HOW_TO_READ, FORMATS)
-done()
 try:
     page()
 except ValueError as error:

@@ -34,6 +34,8 @@ def live() -> None:
     checkpoint = step_slider(run) if run else None
     if run is None or checkpoint is None:
         return
+    if run.config.imported:
+        return nothing(measured.IMPORTED)
     below_slider = st.container()
     sweep = [other.id for other in store() if run.sweep and other.sweep == run.sweep]
     shown = measured.gather(
@@ -55,7 +57,7 @@ def live() -> None:
     if collapse := readings.collapse(checkpoint.metrics):
         st.warning(collapse, icon=":material/compress:")
     if own is None:
-        nothing(measured.why_not_measured(run, checkpoint, shown.queue))
+        nothing(measured.why_not_measured(checkpoint, shown.queue))
     else:
         st.markdown(readings.consistency(own, shown.size))
         tiles = st.columns(5)

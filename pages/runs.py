@@ -46,10 +46,11 @@ def live() -> None:
     run_actions(chosen)
 
     st.subheader("Loss")
-    curves = logged_losses(chosen or newest_runs(runs))
+    drawn = chosen or newest_runs(runs)
+    curves = logged_losses(drawn)
     if curves:
         chart(loss_curves(curves), LOSS_CAPTION, lambda: loss_rows(curves), key="losses")
-    elif chosen and all(run.problem is None and run.config.imported for run in chosen):
+    elif drawn and all(run.problem is None and run.config.imported for run in drawn):
         nothing("Imported vectors have no loss curve: they were trained elsewhere.")
     else:
         nothing("Nothing logged yet: a curve appears with the first steps.")

@@ -23,7 +23,7 @@ from moco_core.dashboard.palette import NEUTRAL, RIGHT, WRONG, series_colour
 from moco_core.dashboard.points import Colour, Pane, Points
 from moco_core.dashboard.projection_view import axis_titles, frame_of
 from moco_core.dashboard.text import plain
-from moco_core.projections import Projection, ProjectionSettings
+from moco_core.projections import Projection, ProjectionSettings, drawn_rows
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError
 
 Array = np.ndarray
@@ -32,6 +32,7 @@ CLASS, OVERLAP, VOTES = "class", "overlap", "votes"
 COLOURINGS = {CLASS: "class", OVERLAP: "shared neighbours", VOTES: "kNN vote right in"}
 RIGHT_IN = ("both", "A alone", "B alone", "neither")
 LINES = 12  # samples in a gallery
+MOST_COMPARED = 50_000  # images; of more, a fixed random sample
 FEW = 5_000  # images whose neighbours are found in a moment
 BESIDE = 5  # neighbours beside each
 
@@ -376,26 +377,46 @@ def _colour(
 def _match(folder_a: str, folder_b: str, set_a: str, set_b: str, _a: Side, _b: Side) -> Common:
     images, others = _a.images, _b.images
     if set_a == set_b:
-        rows = np.arange(len(images))
-        return Common(rows, rows, True, images, set_a, _same(images))
-    by_name = _told_apart(images) and _told_apart(others)
-    rows_a, rows_b = compare.common(
-        *(
-            (np.array(images.names), np.array(others.names))
-            if by_name
-            else (images.sample_ids, others.sample_ids)
+        rows_a = rows_b = np.arange(len(images))
+        sentence = _same(images)
+        if len(images) <= MOST_COMPARED:
+            return Common(rows_a, rows_b, True, images, set_a, sentence)
+    else:
+        rows_a, rows_b, how = _matched(_a, _b)
+        sentence = (
+            f"The evaluation sets differ: everything here is about the {len(rows_a):,} images that both hold (of "
+            f"{len(images):,} in A and {len(others):,} in B), matched by {how}."
         )
+    if len(rows_a) > MOST_COMPARED:
+        drawn = drawn_rows(len(rows_a), MOST_COMPARED)
+        rows_a, rows_b = rows_a[drawn], rows_b[drawn]
+        sentence += f" A fixed random sample of {len(drawn):,} of them is compared."
+    part = EvalSet(
+        images.thumbnails[rows_a],
+        images.labels[rows_a],
+        images.sample_ids[rows_a],
+        images.class_names,
+        None if images.names is None else tuple(images.names[row] for row in rows_a),
     )
+    name = hashlib.sha256(f"{set_a} {set_b}".encode()).hexdigest()
+    return Common(rows_a, rows_b, False, part, name, sentence)
+
+
+def _matched(a: Side, b: Side) -> tuple[Array, Array, str]:
+    """Rows of the samples that both evaluation sets hold, and by what they were matched; ValueError when too few."""
+    images, others = a.images, b.images
+    by_name = _told_apart(images) and _told_apart(others)
+    keys = (images.names, others.names) if by_name else (images.sample_ids, others.sample_ids)
+    rows_a, rows_b = compare.common(*map(np.asarray, keys))
     if not len(rows_a):
         raise ValueError(
             "A and B can't be compared image by image: their evaluation sets have no "
             f"{'name' if by_name else 'sample id'} in common"
         )
     found = len(rows_a)
-    unpictured = not (images.pictured or others.pictured)  # then there is nothing to go by but the ids
     if by_name:
         how = "name"
-    elif unpictured:
+    elif not (images.pictured or others.pictured):  # then there is nothing else to go by
         how = f"sample id alone: {UNNAMED}"
     elif images.thumbnails.shape[1:] == others.thumbnails.shape[1:]:
         how = "sample id and picture"
@@ -403,7 +424,7 @@ def _match(folder_a: str, folder_b: str, set_a: str, set_b: str, _a: Side, _b: S
         rows_a, rows_b = rows_a[alike], rows_b[alike]
     else:
         how = "sample id, in the same data set"
-        if _dataset(_a.run) != _dataset(_b.run):
+        if _dataset(a.run) != _dataset(b.run):
             rows_a = rows_a[:0]
     if not len(rows_a):
         raise ValueError(
@@ -414,19 +435,7 @@ def _match(folder_a: str, folder_b: str, set_a: str, set_b: str, _a: Side, _b: S
         raise ValueError(
             f"A and B share {len(rows_a)} of their images; neighbourhoods can be compared from 3 on"
         )
-    part = EvalSet(
-        images.thumbnails[rows_a],
-        images.labels[rows_a],
-        images.sample_ids[rows_a],
-        images.class_names,
-        None if images.names is None else tuple(images.names[row] for row in rows_a),
-    )
-    name = hashlib.sha256(f"{set_a} {set_b}".encode()).hexdigest()
-    sentence = (
-        f"The evaluation sets differ: everything here is about the {len(rows_a):,} images that both hold (of "
-        f"{len(images):,} in A and {len(others):,} in B), matched by {how}."
-    )
-    return Common(rows_a, rows_b, False, part, name, sentence)
+    return rows_a, rows_b, how
 
 
 def _same(images: EvalSet) -> str:

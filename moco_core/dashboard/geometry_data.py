@@ -146,6 +146,27 @@ def left_out(paths: Sequence[StepPath]) -> str:
     return f" Left out, because they hold no second view of their images: {', '.join(missing)}."
 
 
+def no_plane(runs: Sequence[Run], paths: Sequence[StepPath]) -> str:
+    """What stands in the plane's place when no run has an alignment (Markdown); empty when one has."""
+    if not runs or any(any(map(math.isfinite, path.alignment)) for path in paths):
+        return ""
+    spread = [
+        f"{plain(path.name)} {value:.2f} (evenly spread: {ideal_uniformity(run):.2f})"
+        for run, path in zip(runs, paths, strict=True)
+        if run.steps and math.isfinite(value := _stored(run.steps[-1], "uniformity", {"t": 2}))
+    ]
+    uniformity = f" Uniformity alone, t = 2: {'; '.join(spread)}." if spread else ""
+    return (
+        "Alignment is the distance between two views of a sample, and there is no second view here, so nothing can "
+        f"stand in this plane.{uniformity}"
+    )
+
+
+def ideal_uniformity(run: Run) -> float:
+    """Uniformity of the uniform distribution on the sphere that the run's embeddings lie on."""
+    return ideals([run])[run.config.dim]
+
+
 def circle(run: Run, checkpoint: Checkpoint) -> Circle:
     """Density of two-dimensional embeddings over the circle."""
     return _circle(*loaders.place(checkpoint), _run=run, _checkpoint=checkpoint)

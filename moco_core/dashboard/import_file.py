@@ -14,7 +14,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from moco_core.interop.formats import Content, checked, open_vectors, with_columns
 
 ENDINGS = ["npy", "npz", "parquet", "csv", "tsv", "txt", "safetensors"]
-WAYS = {"drop": "a file dropped here", "path": "a path on this machine"}
+WAYS = {"drop": "File dropped here", "path": "Path on this machine"}
 FOLDER = "_import_folder"
 
 
@@ -38,7 +38,7 @@ def named_file() -> Named | None:
         key="way",
         bind="query-params",
     )
-    left, right = st.columns(2, vertical_alignment="bottom")
+    left, right = st.columns(2)
     what, beside = "Vectors", "Labels, names or metadata, one row a vector (optional)"
     if way == "path":
         typed = (

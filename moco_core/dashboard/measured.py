@@ -18,6 +18,11 @@ from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.selection import labels
 from moco_core.runs import Checkpoint, QueueSnapshot, Run, RunError
 
+IMPORTED = (
+    "These vectors were imported: they come without a queue of keys, and how their encoder was trained is not known "
+    "here. Choose a run that was trained with a queue."
+)
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -115,13 +120,8 @@ def _dated(drift: Drift, step: int) -> Drift:
     return drift if drift.step == step else replace(drift, name=f"{drift.name}, step {drift.step}")
 
 
-def why_not_measured(run: Run, checkpoint: Checkpoint, queue: QueueSnapshot | None) -> str:
+def why_not_measured(checkpoint: Checkpoint, queue: QueueSnapshot | None) -> str:
     """Why a snapshot has no staleness to show."""
-    if run.config.imported:
-        return (
-            "These vectors were imported: they come without a queue of keys, and what went into the encoder's "
-            "training is not known here. Choose a run that was trained with MoCo."
-        )
     if not checkpoint.has_queue:
         return (
             "This run keeps no keys from earlier steps, so nothing can go stale: in-batch training takes its "

@@ -39,11 +39,9 @@ def colourings(run: Run, checkpoint: Checkpoint) -> list[str]:
     """The colourings that this run has something to show for."""
     labelled = bool((loaders.eval_set(run).labels >= 0).any())
     keyed = loaders.embeddings(run, checkpoint).key is not None
-    return [
-        c
-        for c in COLOURINGS
-        if not (c in (CLASS, VOTE) and not labelled) and not (c == OWN_KEY and not keyed)
-    ]
+    searched = len(loaders.eval_set(run)) <= loaders.MOST_SEARCHED
+    there = {CLASS: labelled, VOTE: labelled and searched, OWN_KEY: keyed, DENSITY: searched}
+    return [c for c in COLOURINGS if there[c]] or [CLASS]
 
 
 def points_of(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, picture: Projection) -> Points:

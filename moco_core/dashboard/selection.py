@@ -110,9 +110,9 @@ def step_slider(run: Run, *, label: str = "Step", param: str = STEP) -> Checkpoi
         return None
     newest = next(reversed(steps))
     chosen = _wanted(param, steps) or newest
-    if len(steps) == 1:
+    if len(steps) == 1 and not run.config.imported:
         st.caption(f"{label} {newest}, the only one so far.")
-    else:
+    elif len(steps) > 1:
         key = f"_{param}"
         st.session_state[key] = chosen
         st.select_slider(label, list(steps), key=key, on_change=_take, args=(param, key))

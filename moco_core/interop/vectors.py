@@ -92,7 +92,7 @@ def assembled(content: Content, choices: Choices) -> Reading:
     }
     if content.beside:
         samples.source["columns_from"] = content.beside
-        samples.sentences.append(f"columns beside the vectors: {', '.join(columns)} (from {content.beside})")
+        samples.sentences.append(f"{content.beside}: columns {', '.join(columns)}")
     _take_labels(samples, columns, choices, labels_file)
     _take_names(samples, columns, choices)
     _take_images(samples, columns, choices, path, count)

@@ -8,9 +8,10 @@ import sys
 import numpy as np
 import pytest
 
+from moco_core.dashboard import compare_data, loaders
 from moco_core.interop.imported import Vectors, write_imported
 from moco_core.runs import RunStore
-from tests.pages.opening import open_page, shown
+from tests.pages.opening import headings, open_page, shown
 from tests.synthetic import unit, write_run
 
 N = 48
@@ -159,3 +160,17 @@ def test_the_command_line_lists_it_as_imported(root):
     assert code == 2
     assert "error:" in error
     assert "Traceback" not in error
+
+
+def test_pages_say_what_is_too_much_to_search(root, monkeypatch):
+    monkeypatch.setattr(loaders, "MOST_SEARCHED", 40)
+    monkeypatch.setattr(compare_data, "MOST_COMPARED", 40)
+    write(root, "many")
+    write(root, "others", seed=1)
+    app = open_page("geometry", run="many")
+    assert shown(app).count("of up to 40 samples, and this run has 48") == 2
+    assert "Spectrum" in headings(app)
+    app = open_page("projection", run="many", method="pca")
+    assert app.selectbox(key="colour").options == ["class"]
+    text = shown(open_page("compare", a="many", b="others", method="pca"))
+    assert "the same 48 samples. A fixed random sample of 40 of them is compared." in text
