@@ -23,10 +23,10 @@ def stratified_rows(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
     Each sample gets its rank in a random order of its class, over the size of the class; the lowest are chosen.
     """
     order = np.random.Generator(np.random.Philox(seed)).permutation(len(labels))
+    grouped = order[np.argsort(labels[order], kind="stable")]  # class by class, each in random order
+    _, starts, sizes = np.unique(labels[grouped], return_index=True, return_counts=True)
     rank = np.empty(len(labels))
-    for label in np.unique(labels):
-        members = order[labels[order] == label]
-        rank[members] = (np.arange(len(members)) + 0.5) / len(members)
+    rank[grouped] = (np.arange(len(labels)) - np.repeat(starts, sizes) + 0.5) / np.repeat(sizes, sizes)
     chosen = np.zeros(len(labels), dtype=bool)
     lowest = order[np.argsort(rank[order], kind="stable")]
     chosen[lowest[:count]] = True

@@ -5,6 +5,7 @@ Torch is imported here, so nothing that a page imports may import this.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -113,6 +114,7 @@ def embed_folder(
     """
     if limit < 2 or batch_size < 1:
         raise ConfigError(f"limit must be at least 2 and batch_size at least 1, got {limit} and {batch_size}")
+    _must_be_writable(root)
     try:
         listing = list_folder(images.expanduser())
     except DataError as error:
@@ -156,6 +158,13 @@ def embed_folder(
     }
     called = name or f"{run.name if run else _stem(weights)} on {listing.root.name}"
     return write_imported(root, vectors, name=called, source=source)
+
+
+def _must_be_writable(root: Path) -> None:
+    """Raise `VectorsError` where no run can be made: embedding may take hours, so that must not come out last."""
+    place = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise VectorsError(f"{place} is no folder that can be written to: choose another with --runs")
 
 
 def _stem(weights: Path) -> str:
@@ -209,9 +218,10 @@ def _encode(
             augmented = augment(
                 images, preset=preparation.preset, seed=seed, step=0, view=SECOND_VIEW, offset=len(numbers)
             )
-            views = encoder(preparation.normalised(plain(images))), encoder(preparation.normalised(augmented))
+            feature, projection = encoder(preparation.normalised(plain(images)))
+            _, again = encoder(preparation.normalised(augmented))
             small = resized(images, min(THUMBNAIL, preparation.image_size)).permute(0, 2, 3, 1)
-            seen.append(tuple(part.cpu() for part in (*views[0], views[1][1], small)))
+            seen.append(tuple(part.cpu() for part in (feature, projection, again, small)))
             numbers += batch
             bar.update(len(numbers) + len(failures) - bar.n)
     if len(numbers) < 2:

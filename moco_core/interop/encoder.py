@@ -41,8 +41,8 @@ class Loaded:
 def load_encoder(weights: Weights, arch: str, prefix: str, image_size: int) -> Loaded:
     """Fill the backbone called `arch` with the weights of a file (see `find_backbone` for `prefix`).
 
-    Raises `ConfigError` for an unknown architecture, `WeightsError` when the file doesn't hold it whole, and when
-    it takes no images of `image_size` pixels.
+    Raises `ConfigError` for an unknown architecture, `WeightsError` when the file doesn't hold it whole and finite,
+    and when it takes no images of `image_size` pixels.
     """
     if not arch:
         likely = suggestion(weights)
@@ -51,8 +51,15 @@ def load_encoder(weights: Weights, arch: str, prefix: str, image_size: int) -> L
             + (f"; its weights fit --arch {likely}" if likely else ", such as --arch resnet50")
         )
     match, others = find_backbone(weights, arch, prefix)
+    state = match.state(weights.tensors)
+    broken = [name for name, tensor in state.items() if not tensor.isfinite().all()]
+    if broken:
+        raise WeightsError(
+            f"{weights.path} holds weights that are not finite, in {len(broken)} of its tensors ({_some(broken)}): its "
+            "training has broken down"
+        )
     backbone = match.build()
-    backbone.load_state_dict(match.state(weights.tensors), strict=False)  # all but counters is there
+    backbone.load_state_dict(state, strict=False)  # all but counters is there
     backbone.eval()
     channels = next((m.in_channels for m in backbone.modules() if isinstance(m, nn.Conv2d)), 3)
     try:

@@ -74,10 +74,8 @@ def suggestion(weights: Weights) -> str:
 def _matches(tensors: Mapping[str, Tensor], build: Build) -> list[Match]:
     """A match for every prefix below which at least one tensor has a name that the backbone knows."""
     plan = outline(build)
-    found: dict[
-        tuple[int, str], dict[str, str]
-    ] = {}  # (naming, prefix) → the backbone's name → that in the file
     namings = _namings(plan)
+    found: dict[tuple[int, str], dict[str, str]] = {}  # naming and prefix → names as in `Match.found`
     for there in tensors:
         starts = [0, *(i + 1 for i, letter in enumerate(there) if letter == ".")]
         for start in starts:

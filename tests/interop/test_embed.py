@@ -210,7 +210,8 @@ def test_nothing_is_left_behind_when_something_is_wrong(tmp_path, images, weight
     broken.mkdir()
     for i in range(5):
         (broken / f"{i}.png").write_text("no image")
-    state = {"state_dict": {n: t * float("nan") for n, t in checkpoints.backbone().items()}}
+    weights_alone = {n: t for n, t in checkpoints.backbone().items() if not n.endswith("num_batches_tracked")}
+    state = {"state_dict": {n: t * float("nan") for n, t in weights_alone.items()}}
     torch.save(state, tmp_path / "nan.pt")
     cases = (
         (VectorsError, "holds no images", {"images": empty}),
@@ -218,7 +219,7 @@ def test_nothing_is_left_behind_when_something_is_wrong(tmp_path, images, weight
         (VectorsError, r"at least 2 readable images, got 0 \(0.png: not an image", {"images": broken}),
         (WeightsError, "doesn't hold the weights of resnet50", {"arch": "resnet50"}),
         (FileNotFoundError, "absent.pt", {"weights": tmp_path / "absent.pt"}),
-        (VectorsError, "7 of the 7 rows of the vectors are not finite", {"weights": tmp_path / "nan.pt"}),
+        (WeightsError, r"not finite, in 100 of its tensors \(conv1.weight", {"weights": tmp_path / "nan.pt"}),
         (ConfigError, "limit must be at least 2", {"limit": 1}),
         (ConfigError, "batch_size at least 1", {"batch_size": 0}),
         (ConfigError, "image_size must be at least 8", {"image_size": 4}),
@@ -230,6 +231,8 @@ def test_nothing_is_left_behind_when_something_is_wrong(tmp_path, images, weight
         with pytest.raises(kind, match=sentence):
             embedded(root, given.pop("weights"), given.pop("images"), **given)
     assert not root.exists()
+    with pytest.raises(VectorsError, match=r"nan\.pt is no folder that can be written to: choose another"):
+        embedded(tmp_path / "nan.pt" / "runs", weights, images)
 
 
 def test_the_centre_is_cut_as_evaluation_on_imagenet_does():
