@@ -33,7 +33,8 @@ np.savez("mine.npz", **found)
 PANDAS = """
 import pandas as pd
 
-table = pd.DataFrame(x).assign(label=y, name=names)
+table = pd.DataFrame(x).add_prefix("x")
+table = table.assign(label=y, name=names)
 table.to_parquet("mine.parquet")
 """
 DONE = "_import_done"
