@@ -27,13 +27,14 @@ FORMATS = (
 NUMPY = """
 import numpy as np
 
-# x: N×D numbers; y and names: N each
-np.savez("mine.npz", embeddings=x, labels=y, names=names)
+found = {"embeddings": x, "labels": y, "names": names}
+np.savez("mine.npz", **found)
 """
 PANDAS = """
 import pandas as pd
 
-table = pd.DataFrame(x).assign(label=y, name=names)
+table = pd.DataFrame(x).add_prefix("x")
+table = table.assign(label=y, name=names)
 table.to_parquet("mine.parquet")
 """
 DONE = "_import_done"
@@ -43,7 +44,9 @@ def page() -> None:
     """Everything below the guide, from top to bottom."""
     files = named_file()
     if files is None:
-        st.caption("Two ways to save vectors so that everything is found:")
+        st.caption(
+            "Two ways to save vectors (`x`, N×D), labels and names (`y`, `names`, N each) so that all is found:"
+        )
         left, right = st.columns(2)
         left.code(NUMPY.strip(), language="python")
         right.code(PANDAS.strip(), language="python")

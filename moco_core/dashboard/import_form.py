@@ -54,7 +54,7 @@ def choices(content: Content) -> Choices:
     beside = list(content.columns)
     numbers = [name for name in content.used if len(content.used) <= MOST_OFFERED]
     left, middle, right = st.columns(3)
-    known = (_label(content), named(beside, NAMES) or _text_ids(content), None)
+    known = (_label(content), _name(content), None)
     offered = ([*beside, *numbers], beside, beside)
     labels, names, images = (
         _column(place, _key(what, content.path), what, options, preset)
@@ -114,9 +114,15 @@ def _label(content: Content) -> str | None:
     return known
 
 
-def _text_ids(content: Content) -> str | None:
-    found = named(content.columns, IDS)
-    return found if found is not None and content.columns[found].dtype.kind == "O" else None
+def _name(content: Content) -> str | None:
+    """The column that holds the names: called so, ids that are text, or the only one if its entries don't repeat."""
+    ids = named(content.columns, IDS)
+    if ids is not None and content.columns[ids].dtype.kind != "O":
+        ids = None
+    only = next(iter(content.columns)) if len(content.columns) == 1 else None
+    if only is not None and (only == _label(content) or content.columns[only].dtype.kind != "O"):
+        only = None
+    return named(content.columns, NAMES) or ids or only
 
 
 def _cell(entry: object) -> str:

@@ -16,6 +16,7 @@ LABELS = ("label", "labels", "target", "targets", "y", "class", "classes", "cate
 CLASS_NAMES = ("class", "class_name", "label_name")
 IDS = ("sample_id", "sample_ids", "id", "ids", "index", "unnamed: 0")
 NAMES = ("name", "names", "filename", "file_name", "file", "path", "word", "token", "text", "title")
+MOST_CLASSES = 65_534  # that the pictures can tell apart
 MOST_NUMBERED = 10_000  # class numbers below this are kept as they are
 
 
@@ -37,7 +38,7 @@ def classes(column: Array, what: str, named_by: Array | None = None) -> Classes:
     """Class numbers from a column of whole numbers or text; missing entries and negative numbers are unknown.
 
     `named_by` gives the names of numbered classes, where each number goes with one name. `VectorsError` for
-    fractions.
+    fractions and for more than `MOST_CLASSES`.
     """
     if column.dtype.kind == "b":
         return Classes(column.astype(np.int64), ("False", "True"))
@@ -54,9 +55,11 @@ def classes(column: Array, what: str, named_by: Array | None = None) -> Classes:
             return Classes(labels, _names_of_numbers(labels, highest + 1, named_by))
         found, codes = np.unique(column, return_inverse=True)
         unknown = int((found < 0).sum())
+        _check_number(len(found) - unknown, what)
         return Classes(np.maximum(codes - unknown, -1), tuple(map(str, found[unknown:])))
     texts = np.array([_text(entry) for entry in column], object)
     known_texts = sorted({text for text in texts if text})
+    _check_number(len(known_texts), what)
     code = {text: i for i, text in enumerate(known_texts)}
     return Classes(np.array([code.get(text, -1) for text in texts], np.int64), tuple(known_texts))
 
@@ -91,6 +94,14 @@ def class_names_beside(columns: Mapping[str, Array], label: str) -> Array | None
     others = [name for name, column in columns.items() if name != label and column.dtype.kind == "O"]
     found = named(others, CLASS_NAMES)
     return None if found is None else columns[found]
+
+
+def _check_number(classes: int, what: str) -> None:
+    if classes > MOST_CLASSES:
+        raise VectorsError(
+            f"{what} holds {classes:,} different values, where labels are at most {MOST_CLASSES:,} classes; say "
+            "--labels none, and --names if these are the samples' names"
+        )
 
 
 def _names_of_numbers(labels: Array, count: int, named_by: Array | None) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from moco_core.interop.columns import IDS, LABELS, named
+from moco_core.interop.columns import IDS, LABELS, NAMES, named
 from moco_core.interop.problem import VectorsError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def with_columns(content: Content, path: Path) -> Content:
 
 
 def open_columns(path: Path, rows: int) -> dict[str, Array]:
-    """Read a file of labels or names, one row a vector: .npy, .npz, .parquet, .csv, .tsv or .txt.
+    """Read a file of labels or names, one row a vector: .npy, .npz, .parquet, .csv, .tsv, or a line each in .txt.
 
     Text may have a line of titles or not: the number of lines says so. `VectorsError` unless it has `rows` rows.
     """
@@ -80,6 +80,8 @@ def open_columns(path: Path, rows: int) -> dict[str, Array]:
         found = _tensors(path)
     elif kind == ".parquet":
         found = _frame_columns(_read_parquet(path).to_pandas())
+    elif kind == ".txt":
+        found = {"0": _lines(path, rows)}
     else:
         frame = _read_text(path, titles=True)
         found = _frame_columns(frame if len(frame) != rows - 1 else _read_text(path, titles=False))
@@ -212,6 +214,9 @@ def _numeric(path: Path, kind: str, frame: pd.DataFrame, columns: Sequence[str],
         axes = {"x", "y"} <= {n.lower() for n in numbers}  # then y is a coordinate, and no label
         spoken_for = kept | {n for n in numbers if n.lower() in (*LABELS, *IDS) and not (axes and n in "yY")}
         chosen = [name for name in numbers if name not in spoken_for]
+        for name in names:
+            if name not in numbers and name not in kept and name.lower() not in (*LABELS, *IDS, *NAMES):
+                _check_text(path, name, frame[name])
     if not chosen:
         raise VectorsError(
             f"{path.name} has no numeric columns for the vectors; its columns are {_few(names)}. Accepted are "
@@ -224,6 +229,19 @@ def _numeric(path: Path, kind: str, frame: pd.DataFrame, columns: Sequence[str],
     beside = _frame_columns(frame.drop(columns=chosen))
     taken = f"{len(chosen):,} columns, {_few(chosen)}" if len(chosen) > 1 else f"column {chosen[0]!r}"
     return Content(path, kind, _rows(path, taken, values), taken, beside, tuple(chosen))
+
+
+def _check_text(path: Path, name: str, column: pd.Series) -> None:
+    """Refuse a column that holds numbers but for a few cells: it would be missing among the vectors' columns."""
+    import pandas as pd
+
+    bad = (pd.to_numeric(column, errors="coerce").isna() & column.notna()).to_numpy()
+    if 0 < bad.sum() <= len(bad) // 10:
+        row = int(bad.argmax())
+        raise VectorsError(
+            f"column {name!r} of {path.name} holds numbers, but text in {int(bad.sum()):,} rows, first in row {row} "
+            f"({str(column.iloc[row])[:20]!r}): mend it, or name the columns to take with --columns"
+        )
 
 
 def _list_column(path: Path, lists: list[str], columns: Sequence[str], kept: set[str]) -> str | None:
@@ -341,25 +359,48 @@ def _read_parquet(path: Path) -> pa.Table:
 def _read_text(path: Path, *, titles: bool) -> pd.DataFrame:
     import pandas as pd
 
-    try:
+    separator = _separator(path)
+
+    def read(**more: Any) -> pd.DataFrame:
         return pd.read_csv(
             path,
-            sep=_separator(path),
+            sep=separator,
             header=0 if titles else None,
-            skip_blank_lines=path.suffix.lower() != ".txt",
             encoding="utf-8-sig",
-            **({"quoting": csv.QUOTE_NONE} if _separator(path) == SPACES else {}),
+            quoting=csv.QUOTE_NONE if separator == SPACES else csv.QUOTE_MINIMAL,
+            low_memory=False,
+            **more,
         )
+
+    try:
+        frame = read()
+        texts = [i for i, kind in enumerate(frame.dtypes) if kind.kind not in "iufb"]
+        if texts:  # once more: among numbers NA and null are missing, among words they are words
+            as_written = read(usecols=texts, keep_default_na=False, na_values=[""])
+            for i, name in zip(texts, as_written.columns, strict=True):
+                frame.isetitem(i, as_written[name])
+        return frame
     except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
         raise VectorsError(f"{path.name} can't be read as a table of text: {str(error).strip()}") from error
 
 
+def _lines(path: Path, rows: int) -> Array:
+    """The lines of a text file, a title above `rows` of them left out."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise VectorsError(f"{path.name} can't be read as text: {error}") from error
+    return np.array(lines[len(lines) == rows + 1 :], object)
+
+
 def _separator(path: Path) -> str:
-    """Tab, semicolon or comma, the first of them that the first line has; else spaces, if it has any."""
+    """Tab, semicolon or comma, the first of them that the first line has; else spaces, if they part numbers."""
     if path.suffix.lower() == ".tsv":
         return "\t"
     line = _first_line(path)
-    return next((mark for mark in "\t;," if mark in line), SPACES if " " in line else ",")
+    cells = line.split()
+    spaced = len(cells) < 2 * sum(map(_is_number, cells)) and len(cells) > 1
+    return next((mark for mark in "\t;," if mark in line), SPACES if spaced else ",")
 
 
 def _has_titles(path: Path) -> bool:

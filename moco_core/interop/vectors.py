@@ -251,7 +251,8 @@ def _take_names(samples: _Samples, columns: Mapping[str, Array], choices: Choice
     name = choices.names or beside.named(columns, beside.NAMES) or ""
     if not name and ids is not None and samples.ids is None:
         name = ids
-    name = name or _single(columns)
+    if not name and samples.labels is None:
+        name = _single(columns)
     if name:
         samples.names = beside.names(columns[name])
         samples.source["names"] = f"column {name!r}"

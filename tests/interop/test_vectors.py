@@ -145,6 +145,28 @@ def test_a_text_column_of_lists(tmp_path, written):
     assert found.vectors.class_names == ("a", "b")
 
 
+def test_words_that_look_like_missing_values_are_words(tmp_path):
+    words = ["NA", "null", "None", *WORDS[3:-1], ""]
+    path = csv(tmp_path / "a.csv", frame(word=words, label=["None", "golden retriever"] * 6))
+    found = read(path)
+    assert found.vectors.names == tuple(words)
+    assert found.vectors.class_names == ("None", "golden retriever")
+    np.save(tmp_path / "b.npy", VALUES)
+    for name in ("labels.txt", "labels.csv"):
+        (tmp_path / name).write_text("golden retriever\nclass 1\n" * 6)
+        assert read(tmp_path / "b.npy", labels=name).vectors.class_names == ("class 1", "golden retriever")
+
+
+def test_too_many_classes_are_no_classes(tmp_path, monkeypatch):
+    monkeypatch.setattr("moco_core.interop.columns.MOST_CLASSES", 10)
+    path = csv(tmp_path / "a.csv", frame(label=WORDS))
+    with pytest.raises(
+        VectorsError, match="column 'label' holds 12 different values, where labels are at most 10"
+    ):
+        read(path)
+    assert read(path, labels="none", names="label").vectors.names == tuple(WORDS)
+
+
 def test_columns_that_are_named_make_the_vectors(tmp_path):
     path = csv(tmp_path / "a.csv", frame(weight=np.arange(N)))
     same(read(path, columns=("v0", "v1", "v2")))
@@ -185,6 +207,7 @@ def test_labels_from_a_file(tmp_path):
         found = read(tmp_path / "a.npy", labels=name)
         assert found.vectors.labels.tolist() == LABELS.tolist()
         assert found.vectors.class_names == ("c0", "c1", "c2")
+        assert found.vectors.names is None
     found = read(tmp_path / "a.npy", labels="many.csv")
     assert found.vectors.names == tuple(WORDS)
     assert found.vectors.labels.tolist() == (LABELS - 1).tolist()
@@ -323,6 +346,10 @@ def refused(tmp_path):
         ),
         "words.csv": (lambda p: csv(p, frame(id=["a", "a", *WORDS[2:]])), "gives 1 ids more than once, the first is a"),
         "fractions.csv": (lambda p: csv(p, frame(label=np.linspace(0, 1, N))), "column 'label' holds fractions"),
+        "typo.csv": (
+            lambda p: csv(p, frame(v3=["1.5"] * (N - 1) + ["1,5x"])),
+            r"column 'v3' of typo\.csv holds numbers, but text in 1 rows, first in row 11 \('1,5x'\)",
+        ),
         "one.npy": (lambda p: np.save(p, np.ones((1, 4))), "at least 2 rows"),
     }  # fmt: skip
 

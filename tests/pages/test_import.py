@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from moco_core.interop.vectors import read_vectors
 from moco_core.runs import RunStore
 from tests.pages.opening import open_page, shown
 
@@ -46,11 +47,16 @@ def table(path, **more):
     return path
 
 
-def test_without_a_file_it_says_how_to_save_one(root):
+def test_without_a_file_it_says_how_to_save_one(root, tmp_path, monkeypatch):
     app = open_page("import")
-    assert "np.savez" in app.code[0].value
-    assert "to_parquet" in app.code[1].value
     assert not root.exists()
+    monkeypatch.chdir(tmp_path)
+    for snippet, file in zip(app.code, ("mine.npz", "mine.parquet"), strict=True):
+        exec(snippet.value, {"x": VALUES, "y": list("abc") * 10, "names": [f"w{i}" for i in range(N)]})
+        found = read_vectors(tmp_path / file).vectors
+        np.testing.assert_array_equal(found.values, VALUES)
+        assert found.class_names == ("a", "b", "c")
+        assert found.names[3] == "w3"
 
 
 def test_a_file_is_previewed_and_imported(root, tmp_path):
