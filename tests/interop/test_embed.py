@@ -14,6 +14,7 @@ from PIL import Image
 from torchvision import transforms
 
 from moco_core.config import ConfigError, TrainConfig
+from moco_core.dashboard.loaders import same_directions
 from moco_core.data.augment import MOCO_V2, augment
 from moco_core.interop.embed import Preparation, embed_folder
 from moco_core.interop.imported import VectorsError
@@ -96,6 +97,7 @@ def test_a_run_holds_what_the_encoder_itself_makes_of_the_images(tmp_path, image
     assert (source["matched"], source["missing"], source["unexpected"]) == (100, 0, 0)
     assert (source["images"], source["images_there"], source["left_out"]) == (str(images), 7, 0)
     assert run.name == "moco_v2 on pictures"
+    assert not same_directions(run)
     assert (
         "all 100 tensors of resnet18 under prefix 'state_dict.module.encoder_q.'" in capsys.readouterr().err
     )
@@ -125,6 +127,7 @@ def test_without_a_head_the_features_are_what_is_looked_at(tmp_path, images):
     np.testing.assert_allclose(run.steps[0].features, expected, atol=1e-5)
     np.testing.assert_allclose(run.steps[0].query, unit(expected), atol=1e-5)
     assert (run.name, run.info["source"]["head"], run.config.dim) == ("mine", "", 512)
+    assert same_directions(run)
 
 
 def test_a_run_that_was_trained_here_brings_its_architecture_and_preparation(tmp_path):
