@@ -358,9 +358,8 @@ def _read_parquet(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path).replace_schema_metadata(
-            None
-        )  # an index of pandas is a column like others
+        with pq.ParquetFile(path) as file:
+            table = file.read().replace_schema_metadata(None)  # an index of pandas is a column like others
         names = table.column_names
     except (pa.ArrowException, OSError, ValueError) as error:
         raise VectorsError(f"{path.name} can't be read: {_told(error)}") from error
