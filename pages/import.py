@@ -16,6 +16,8 @@ something about vectors show it: **Projection**, **Geometry**, **Similarity** an
   empty or negative where unknown.
 - **Names** are shown on hover and in galleries, and can be searched for. Two files are compared by name.
 - **Images** are shown instead of names: a column of paths (relative to the file), or a folder.
+- A **second view** of each row, such as the vector of a changed image or of a paraphrase, makes positive pairs: with
+  it, alignment and the positives of *Similarity* can be measured.
 - Vectors are scaled to length 1, as cosines need it; spectrum and effective rank also show them as they came.
 
 What belongs to training, such as queue, momentum and loss, can't be told from vectors, and those pages say so.
@@ -57,7 +59,7 @@ def page() -> None:
     content = opened(files, form.reserved(files.path))
     st.markdown(form.facts(content))
     st.dataframe(form.first_rows(content), hide_index=True, key="first_rows")
-    chosen = form.choices(content)
+    chosen = form.choices(content, files)
     if chosen.labels in content.used:
         st.rerun()  # the column is no longer one of the vectors'
     st.caption(form.label_line(content, chosen))

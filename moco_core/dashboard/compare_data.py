@@ -49,6 +49,12 @@ METRICS: Mapping[str, tuple[str, int]] = {
     "effective_rank_features": ("effective rank (backbone features)", +1),
     "k_star": ("consistent length K*", +1),
 }
+IMPORTED_METRICS = {
+    "knn": ("kNN accuracy", +1),
+    **{name: METRICS[name] for name in ("alignment", "uniformity", "tolerance")},
+    "effective_rank": ("effective rank (vectors at unit length)", +1),
+    "effective_rank_features": ("effective rank (vectors as they came)", +1),
+}
 ACCURACIES = ("knn", "knn_features", "linear")
 VOTING = {"knn": "query", "knn_features": "features"}
 UNNAMED = "whether equal ids mean the same samples, only who made the files can know"
@@ -526,7 +532,8 @@ def _metrics(
     a: tuple[str, int, str], b: tuple[str, int, str], images: str, _a: Side, _b: Side, _common: Common
 ) -> list[MetricPair]:
     found = []
-    for key, (name, better) in METRICS.items():
+    imported = all(loaders.same_directions(side.run) for side in (_a, _b))
+    for key, (name, better) in (IMPORTED_METRICS if imported else METRICS).items():
         if _common.whole and not any(key in side.checkpoint.metrics for side in (_a, _b)):
             continue  # neither run asked for it
         values = _stored(_a, _b, key) if _common.whole or key == "k_star" else None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
@@ -15,15 +16,21 @@ from moco_core.interop.formats import Content, checked, open_vectors, with_colum
 
 ENDINGS = ["npy", "npz", "parquet", "csv", "tsv", "txt", "safetensors"]
 WAYS = {"drop": "File dropped here", "path": "Path on this machine"}
+FILES = {
+    "vectors": "Vectors",
+    "labels": "Labels, names, metadata (optional)",
+    "second": "Second view, same rows (optional)",
+}
 FOLDER = "_import_folder"
 
 
 @dataclass(frozen=True)
 class Named:
-    """A file of vectors, one with a row a vector beside it, and where in the first the vectors are."""
+    """A file of vectors, others with a row a vector, and where in the first the vectors are."""
 
     path: Path
-    beside: Path | None
+    beside: Path | None  # labels, names, metadata
+    second: Path | None  # the second view
     columns: tuple[str, ...]  # empty when that is to be found out
 
 
@@ -38,29 +45,30 @@ def named_file() -> Named | None:
         key="way",
         bind="query-params",
     )
-    left, right = st.columns(2)
-    what, beside = "Vectors", "Labels, names or metadata, one row a vector (optional)"
+    columns = st.columns(len(FILES))
     if way == "path":
-        typed = (
-            left.text_input(what, key="import_path", placeholder="/data/embeddings.npy"),
-            right.text_input(beside, key="import_beside_path", placeholder="/data/labels.csv"),
-        )
-        first, second = (_place(text) if text.strip() else None for text in typed)
+        typed = [
+            column.text_input(what, key=f"import_path_{name}", placeholder=f"/data/{name}.npy")
+            for column, (name, what) in zip(columns, FILES.items(), strict=True)
+        ]
+        paths = [_place(text) if text.strip() else None for text in typed]
     else:
-        uploads = (
-            left.file_uploader(what, ENDINGS, key="import_file"),
-            right.file_uploader(beside, ENDINGS, key="import_beside"),
+        paths = _kept(
+            [
+                column.file_uploader(what, ENDINGS, key=f"import_file_{name}")
+                for column, (name, what) in zip(columns, FILES.items(), strict=True)
+            ]
         )
-        first, second = _kept(uploads)
+    first, beside, second = paths
     if first is None:
         return None
-    columns = left.text_input(
+    named = columns[0].text_input(
         "Array or columns that hold the vectors",
         key=f"import_columns-{first}",
         placeholder="found by itself",
         help="Needed only where the file leaves it open. Separate several by commas.",
     )
-    return Named(first, second, tuple(filter(None, map(str.strip, columns.split(",")))))
+    return Named(first, beside, second, tuple(filter(None, map(str.strip, named.split(",")))))
 
 
 def opened(named: Named, kept: Sequence[str]) -> Content:
@@ -78,6 +86,8 @@ def _opened(
 ) -> Content:
     path, *others = (Path(stamp[0]) for stamp in stamps)
     content = open_vectors(path, columns, kept)
+    if isinstance(content.values, np.memmap):  # a file that is written anew would take the app down with it
+        content = replace(content, values=np.array(content.values))
     return with_columns(content, others[0]) if others else content
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from moco_core.dashboard.import_file import Named
 from moco_core.dashboard.text import plain
 from moco_core.interop.columns import IDS, LABELS, NAMES, classes, named, repeats
 from moco_core.interop.formats import Content
@@ -49,7 +50,7 @@ def first_rows(content: Content) -> pd.DataFrame:
     return table
 
 
-def choices(content: Content) -> Choices:
+def choices(content: Content, named_file: Named) -> Choices:
     """Ask which columns hold labels, names and images; those known by their names are chosen already."""
     beside = list(content.columns)
     numbers = [name for name in content.used if len(content.used) <= MOST_OFFERED]
@@ -72,7 +73,14 @@ def choices(content: Content) -> Choices:
         key=_key("drop", content.path),
         help="Otherwise a file with such rows is refused, and they are counted.",
     )
-    return Choices(labels=labels or NONE, names=names or NONE, images=images or folder.strip(), drop_bad=drop)
+    return Choices(
+        named_file.columns,
+        labels=labels or NONE,
+        names=names or NONE,
+        images=images or folder.strip(),
+        second=str(named_file.second or ""),
+        drop_bad=drop,
+    )
 
 
 def label_line(content: Content, chosen: Choices) -> str:

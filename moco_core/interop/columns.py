@@ -14,7 +14,7 @@ Array = np.ndarray
 # Names by which columns are known, in lower case, the first ones preferred.
 LABELS = ("label", "labels", "target", "targets", "y", "class", "classes", "category", "cluster")
 CLASS_NAMES = ("class", "class_name", "label_name")
-IDS = ("sample_id", "sample_ids", "id", "ids", "index", "unnamed: 0")
+IDS = ("sample_id", "sample_ids", "id", "ids", "index", "unnamed: 0", "__index_level_0__")
 NAMES = ("name", "names", "filename", "file_name", "file", "path", "word", "token", "text", "title")
 MOST_CLASSES = 65_534  # that the pictures can tell apart
 MOST_NUMBERED = 10_000  # class numbers below this are kept as they are

@@ -283,7 +283,7 @@ def _parsed_lists(path: Path, name: str, column: pd.Series) -> Array:
             rows.append(np.array(text.strip().strip("[]()").replace(",", " ").split(), np.float32))
         except ValueError as error:
             raise VectorsError(
-                f"row {i} of column {name!r} in {path.name} is no list of numbers: {error}"
+                f"row {i} of column {name!r} in {path.name} is no list of numbers: {_told(error)}"
             ) from error
     lengths = np.array([np.nan if row is None else len(row) for row in rows])
     width = _one_width(path, name, lengths)
@@ -317,7 +317,7 @@ def _loaded(path: Path, *, mapped: bool = False) -> Any:
     except (ValueError, OSError, EOFError) as error:
         raise _unreadable(path, error) from error
     except Exception as error:  # zipfile's own
-        raise VectorsError(f"{path.name} can't be read: {error}") from error
+        raise VectorsError(f"{path.name} can't be read: {_told(error)}") from error
 
 
 def _member(path: Path, arrays: Any, name: str) -> Array:
@@ -333,7 +333,12 @@ def _unreadable(path: Path, error: Exception) -> VectorsError:
             f"{path.name} holds Python objects, which are stored as a pickle; a pickle can run any code when it is "
             "read, so it is never opened: save the numbers alone, as with numpy.save(path, x.astype('float32'))"
         )
-    return VectorsError(f"{path.name} can't be read: {error}")
+    return VectorsError(f"{path.name} can't be read: {_told(error)}")
+
+
+def _told(error: Exception) -> str:
+    """What a library says, on one line and not too long."""
+    return " ".join(str(error).split())[:200]
 
 
 def _tensors(path: Path) -> dict[str, Array]:
@@ -343,7 +348,9 @@ def _tensors(path: Path) -> dict[str, Array]:
         with safe_open(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-        raise VectorsError(f"{path.name} can't be read as safetensors of numpy's types: {error}") from error
+        raise VectorsError(
+            f"{path.name} can't be read as safetensors of numpy's types: {_told(error)}"
+        ) from error
 
 
 def _read_parquet(path: Path) -> pa.Table:
@@ -351,9 +358,17 @@ def _read_parquet(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            table = file.read().replace_schema_metadata(None)  # an index of pandas is a column like others
+        names = table.column_names
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise VectorsError(f"{path.name} can't be read: {error}") from error
+        raise VectorsError(f"{path.name} can't be read: {_told(error)}") from error
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise VectorsError(
+            f"{path.name} has more than one column {twice[0]!r}; columns need names of their own"
+        )
+    return table
 
 
 def _read_text(path: Path, *, titles: bool) -> pd.DataFrame:
@@ -381,7 +396,7 @@ def _read_text(path: Path, *, titles: bool) -> pd.DataFrame:
                 frame.isetitem(i, as_written[name])
         return frame
     except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
-        raise VectorsError(f"{path.name} can't be read as a table of text: {str(error).strip()}") from error
+        raise VectorsError(f"{path.name} can't be read as a table of text: {_told(error)}") from error
 
 
 def _lines(path: Path, rows: int) -> Array:
@@ -389,7 +404,7 @@ def _lines(path: Path, rows: int) -> Array:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise VectorsError(f"{path.name} can't be read as text: {error}") from error
+        raise VectorsError(f"{path.name} can't be read as text: {_told(error)}") from error
     return np.array(lines[len(lines) == rows + 1 :], object)
 
 

@@ -120,7 +120,8 @@ def assembled(content: Content, choices: Choices) -> Reading:
         f"{path.name}: {len(vectors):,} vectors of {vectors.values.shape[1]:,} dimensions from {content.taken} "
         f"({content.format})"
     )
-    return Reading(vectors, samples.source, (first, *samples.sentences))
+    sentences = (first, *samples.sentences)
+    return Reading(vectors, {**samples.source, "said": list(sentences)}, sentences)
 
 
 def _labels_file(content: Content, choices: Choices) -> Path | None:
@@ -140,7 +141,8 @@ def _second(path: Path, choices: Choices, content: Content) -> Content | None:
     if not choices.second:
         return None
     place = Path(choices.second).expanduser()
-    found = open_vectors(place, content.used and choices.columns, choices.named)
+    alike = place.suffix.lower() == path.suffix.lower()
+    found = open_vectors(place, choices.columns if alike else (), choices.named)
     if found.values.shape != content.values.shape:
         raise VectorsError(
             f"the second view needs the shape of {path.name}, {_shape(content.values)}; {place.name} has "

@@ -101,7 +101,8 @@ class Checkpoint:
         """The queue at this step, oldest slot first; `RunError` for a method without one."""
         if not self.has_queue:
             raise RunError(
-                f"step {self.step} of {self.run_id} has no queue: its method takes negatives from the batch"
+                f"step {self.step} of {self.run_id} has no queue: its method takes negatives from the batch, or "
+                "its vectors were imported"
             )
         arrays = self.arrays(schema.QUEUE_FILE)
         names = ("keys", "written_step", "sample_id", "label")

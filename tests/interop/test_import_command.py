@@ -33,6 +33,7 @@ def test_says_what_was_read_and_ends_with_the_run(tmp_path):
         "names: column 'name'",
     ]
     run = RunStore(tmp_path / "runs")["mine"]
+    assert run.info["source"]["said"] == said.splitlines()
     np.testing.assert_allclose(run.steps[0].features, VALUES, rtol=1e-6)
     assert run.name == "Mine"
 

@@ -390,3 +390,43 @@ def test_labels_of_another_length_are_refused(tmp_path):
     csv(tmp_path / "l.csv", pd.DataFrame({"a": WORDS, "b": WORDS}))
     with pytest.raises(VectorsError, match=r"l\.csv leaves open which column holds the labels; it has a, b"):
         read(tmp_path / "a.npy", labels="l.csv")
+
+
+def sound_files(folder):
+    """One file of each format."""
+    np.save(folder / "a.npy", VALUES)
+    np.savez_compressed(folder / "a.npz", embeddings=VALUES, labels=LABELS)
+    save_file({"vectors": VALUES, "labels": LABELS}, folder / "a.safetensors")
+    csv(folder / "a.csv", frame(label=LABELS, name=WORDS))
+    frame(label=LABELS).to_parquet(folder / "a.parquet")
+    pq.write_table(pa.table({"e": pa.array(VALUES.tolist()), "name": WORDS}), folder / "b.parquet")
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.safetensors", "a.csv", "a.parquet", "b.parquet"])
+def test_damaged_files_are_read_or_refused_in_one_line(tmp_path, name):
+    sound_files(tmp_path)
+    path, rng = tmp_path / name, np.random.default_rng(0)
+    sound, refusals = path.read_bytes(), []
+    for _ in range(80):
+        damaged = bytearray(sound)
+        for place in rng.integers(0, len(damaged), rng.integers(1, 12)):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged[: rng.integers(1, len(damaged))] if rng.random() < 0.3 else damaged)
+        try:
+            read(path, drop_bad=True)
+        except VectorsError as error:
+            refusals.append(str(error))
+    assert len(refusals) > 10
+    assert [sentence for sentence in refusals if "\n" in sentence] == []
+
+
+def test_an_index_of_pandas_is_a_column(tmp_path):
+    frame().set_index(pd.Index(WORDS)).to_parquet(tmp_path / "a.parquet")
+    frame().set_index(pd.Index(WORDS, name="word")).to_parquet(tmp_path / "b.parquet")
+    for name in ("a.parquet", "b.parquet"):
+        found = read(tmp_path / name)
+        same(found)
+        assert found.vectors.names == tuple(WORDS)
+    pq.write_table(pa.table([pa.array(VALUES[:, 0])] * 2, names=["v", "v"]), tmp_path / "c.parquet")
+    with pytest.raises(VectorsError, match="more than one column 'v'"):
+        read(tmp_path / "c.parquet")

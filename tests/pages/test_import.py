@@ -19,11 +19,11 @@ def root(tmp_path, monkeypatch):
     return tmp_path / "runs"
 
 
-def named(path, beside="") -> AppTest:
+def named(path, beside="", second="") -> AppTest:
     app = open_page("import")
     app.button_group(key="way").set_value("path").run()
-    app.text_input(key="import_path").set_value(str(path))
-    app.text_input(key="import_beside_path").set_value(str(beside))
+    for name, file in (("vectors", path), ("labels", beside), ("second", second)):
+        app.text_input(key=f"import_path_{name}").set_value(str(file))
     app.run()
     assert not app.exception
     return app
@@ -100,6 +100,26 @@ def test_labels_lie_in_a_second_file(root, tmp_path):
     (run,) = RunStore(root)
     assert run.eval_set.class_names == ("x", "y")
     assert run.info["source"]["columns_from"] == "labels.txt"
+
+
+def test_a_second_view_makes_pairs(root, tmp_path):
+    np.save(tmp_path / "a.npy", VALUES)
+    np.save(tmp_path / "b.npy", VALUES + 0.1)
+    press(named(tmp_path / "a.npy", second=tmp_path / "b.npy"))
+    (run,) = RunStore(root)
+    assert run.steps[0].metrics["alignment"]["pairs"] == "a vector and its second view"
+    np.save(tmp_path / "b.npy", VALUES[:5])
+    app = press(named(tmp_path / "a.npy", second=tmp_path / "b.npy"))
+    assert "needs the shape of a\\.npy, 30×5" in app.error[0].value
+
+
+def test_a_file_that_is_written_anew_is_read_anew(root, tmp_path):
+    np.save(tmp_path / "a.npy", VALUES)
+    app = named(tmp_path / "a.npy")
+    assert "30 vectors of 5 dimensions" in shown(app)
+    np.save(tmp_path / "a.npy", VALUES[:20, :3])
+    app.run()
+    assert "20 vectors of 3 dimensions" in shown(app)
 
 
 def test_the_array_can_be_named_where_there_are_several(root, tmp_path):

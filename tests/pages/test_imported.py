@@ -156,10 +156,17 @@ def test_the_command_line_lists_it_as_imported(root):
     code, _, error = run("train", "--resume", "words")
     assert code == 2
     assert "is finished" in error
-    code, _, error = run("train", "--method", "imported")
-    assert code == 2
-    assert "error:" in error
-    assert "Traceback" not in error
+    everything = [word for name in ("dataset", "method", "encoder") for word in (f"--{name}", "imported")]
+    for words, sentence in (
+        (["--method", "imported"], "imported all three or none"),
+        (everything, "can't be trained; method must be one of moco, memory-bank, in-batch"),
+    ):
+        code, _, error = run("train", *words)
+        assert code == 2
+        assert sentence in error
+        assert "Traceback" not in error
+    assert run("project", "words")[0] == 0
+    assert [one.id for one in RunStore(root)] == ["words"]
 
 
 def test_pages_say_what_is_too_much_to_search(root, monkeypatch):
