@@ -17,6 +17,7 @@ PAGES = (
     ("momentum", "Momentum", ":material/speed:"),
     ("compare", "Compare", ":material/compare:"),
     ("sphere", "Sphere", ":material/public:"),
+    ("import", "Import", ":material/upload_file:"),
 )
 
 st.set_page_config("MoCo Lens", str(Path(__file__).parent / "moco_core/dashboard/icon.svg"), layout="wide")

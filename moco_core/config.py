@@ -19,6 +19,7 @@ DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "stl10")
 FOLDER_PREFIX = "folder:"
 METHODS = ("moco", "memory-bank", "in-batch")
 ENCODERS = ("small-cnn", "resnet18", "resnet50")
+IMPORTED = "imported"  # data set, method and encoder of a run that holds vectors from elsewhere
 
 OPTIMIZER_MOMENTUM = 0.9  # of SGD and LARS; not the key encoder's m
 LARS_TRUST = 0.001  # trust coefficient (You et al. 2017)
@@ -49,15 +50,19 @@ class Range:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of the named choices; `prefix` admits free text behind it, as in `folder:PATH`."""
+    """One of the named choices; `prefix` admits free text behind it, as in `folder:PATH`.
+
+    `unlisted` are accepted, so that stored configs load, but offered nowhere.
+    """
 
     names: tuple[str, ...]
     prefix: str | None = None
+    unlisted: tuple[str, ...] = ()
 
     def __contains__(self, value: str) -> bool:
         if self.prefix and value.startswith(self.prefix):
             return len(value) > len(self.prefix)
-        return value in self.names
+        return value in self.names or value in self.unlisted
 
     def __str__(self) -> str:
         return ", ".join(self.names) + (f", {self.prefix}PATH" if self.prefix else "")
@@ -83,7 +88,7 @@ class TrainConfig:
 
     dataset: Annotated[
         str,
-        OneOf(DATASETS, FOLDER_PREFIX),
+        OneOf(DATASETS, FOLDER_PREFIX, (IMPORTED,)),
         Doc(f"Images to learn from: {', '.join(DATASETS)}; {FOLDER_PREFIX}PATH takes your own."),
     ] = "digits"
     image_size: Annotated[
@@ -93,12 +98,12 @@ class TrainConfig:
     ] = 0
     method: Annotated[
         str,
-        OneOf(METHODS),
+        OneOf(METHODS, unlisted=(IMPORTED,)),
         Doc("Where negatives come from: a queue (moco), a memory-bank, or the batch itself (in-batch)."),
     ] = "moco"
     encoder: Annotated[
         str,
-        OneOf(ENCODERS),
+        OneOf(ENCODERS, unlisted=(IMPORTED,)),
         Doc("Backbone network: small-cnn (for 8 to 64 pixels), resnet18 or resnet50."),
     ] = "small-cnn"
     head: Annotated[
@@ -225,6 +230,9 @@ class TrainConfig:
             object.__setattr__(self, field, _checked(field, getattr(self, field), hint))
         if self.symmetric and self.method != "moco":
             raise ConfigError(f"symmetric takes method moco, got {self.method!r}")
+        origins = {self.dataset, self.method, self.encoder}
+        if IMPORTED in origins and len(origins) > 1:
+            raise ConfigError(f"dataset, method and encoder are {IMPORTED} all three or none")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
@@ -236,18 +244,35 @@ class TrainConfig:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values by field name, as stored in run.json."""
-        return dataclasses.asdict(self)
+        """Plain values by field name, as stored in run.json; of imported vectors those that say something."""
+        values = dataclasses.asdict(self)
+        told = ("dataset", "method", "encoder", "dim", "name") if self.imported else values
+        return {name: values[name] for name in told}
 
     def title(self) -> str:
         """The run's name: the one given, or one that says what was trained."""
         if self.name:
             return self.name
+        if self.imported:
+            return IMPORTED
         if self.method == "moco":
             return f"{self.dataset_name} m={self.momentum:g} K={self.queue_size}"
         if self.method == "memory-bank":
             return f"{self.dataset_name} memory bank K={self.queue_size}"
         return f"{self.dataset_name} in-batch B={self.batch_size}"
+
+    @property
+    def imported(self) -> bool:
+        """Whether the vectors come from elsewhere: then only `dim` and `name` say something."""
+        return self.method == IMPORTED
+
+    def check_trainable(self) -> None:
+        """Raise `ConfigError` for the config of imported vectors."""
+        if self.imported:
+            raise ConfigError(
+                f"{IMPORTED} marks vectors that come from elsewhere, which can't be trained; "
+                f"method must be one of {', '.join(METHODS)}"
+            )
 
     @property
     def dataset_name(self) -> str:

@@ -31,10 +31,11 @@ def runs_table(runs: Sequence[Run]) -> None:
     """Print the runs with their state and newest metrics."""
     table = Table("run", "state", "steps", "loss", *METRICS.values(), "note")
     for run in runs:
-        steps = f"{run.status.step}/{run.status.total_steps}"
-        table.add_row(
-            escape(run.id), run.status.state, steps, *results(run), escape(run.problem or run.status.error)
-        )
+        imported = run.problem is None and run.config.imported
+        steps = "–" if imported else f"{run.status.step}/{run.status.total_steps}"
+        state = "imported" if imported else run.status.state
+        note = run.problem or run.status.error or (run.origin and f"from {run.origin}")
+        table.add_row(escape(run.id), state, steps, *results(run), escape(note))
     console().print(table)
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import streamlit as st
 
 from moco_core.dashboard import compare_data as data
-from moco_core.dashboard import loaders
 from moco_core.dashboard.compare_data import Common, Neighbourhoods, Side
 from moco_core.dashboard.explorer import explorer
 from moco_core.dashboard.figures.class_changes import class_changes
@@ -69,7 +68,7 @@ def compare(a: Side, b: Side) -> None:
         layer = st.selectbox(
             "Layer",
             layers,
-            format_func=loaders.LAYERS.__getitem__,
+            format_func=lambda name: data.layer_name(a, b, name),
             key="layer",
             bind="query-params",
             width=220,

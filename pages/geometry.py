@@ -52,7 +52,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
     with section("Has it collapsed?"):
         for layer in layers:
             found = data.collapse(run, checkpoint, layer)
-            VERDICTS[found.verdict](f"{data.LAYERS[layer].capitalize()}. {found.sentence}")
+            VERDICTS[found.verdict](f"{data.layer_name(run, layer).capitalize()}. {found.sentence}")
 
     if dim == 2:
         with section("On the circle, undistorted"):
@@ -103,7 +103,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
 
     with section("Class by class"):
         if not labelled:
-            nothing("The images of this run have no labels, so there are no classes to compare.")
+            nothing("The samples of this run have no labels, so there are no classes to compare.")
         else:
             classes = data.classes(run, checkpoint)
             many = f" Of {len(classes.names):,} classes the {SHOWN} at the two ends are drawn." * (
@@ -121,7 +121,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
     layer = left.segmented_control(
         "Neighbours in the",
         layers,
-        format_func=loaders.LAYERS.__getitem__,
+        format_func=lambda name: loaders.layer_name(run, name),
         default="query",
         required=True,
         key="layer",
@@ -146,12 +146,12 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
 
     with section("Which classes are confused?"):
         if not labelled:
-            nothing("The images of this run have no labels, so neighbours have nothing to vote for.")
+            nothing("The samples of this run have no labels, so neighbours have nothing to vote for.")
         else:
             matrix = data.confusion(run, checkpoint, k, layer)
             click = chart(
                 confusion_chart(matrix.counts, matrix.totals, matrix.names),
-                data.confusion_reading(matrix, k, layer),
+                data.confusion_reading(matrix, k, data.layer_name(run, layer)),
                 matrix.table,
                 key="confusion",
                 clickable=True,
@@ -190,7 +190,9 @@ if run is not None:
         ]
         runs = in_order(run_multipicker("Runs in the plane", default=sweep))
         paths = [data.path(one, name) for one, name in zip(runs, labels(runs).values(), strict=True)]
-        if runs:
+        if missing := data.no_plane(runs, paths):
+            nothing(missing)
+        elif runs:
             chart(
                 alignment_plane(paths, data.ideals(runs)),
                 "Each line is a run, from its first snapshot to its newest (the large marker). Down and to the left is "

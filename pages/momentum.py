@@ -4,7 +4,7 @@ import streamlit as st
 
 from moco_core.dashboard import loaders, readings, sweep_views, sweeps
 from moco_core.dashboard.figures import momentum as figures
-from moco_core.dashboard.selection import run_multipicker, store
+from moco_core.dashboard.selection import run_multipicker, store, trained_runs
 from moco_core.dashboard.sweep_picker import sweep_picker
 from moco_core.dashboard.widgets import chart, downloads, guide, nothing, problem
 from moco_core.runs import RunError
@@ -30,7 +30,7 @@ CITATION = (
 def live() -> None:
     """Everything that changes while runs train, from top to bottom."""
     sweep_picker(list(store()))
-    runs = run_multipicker("Runs")
+    runs = run_multipicker("Runs", runs=trained_runs())
     if not runs:
         return
     outcomes = [sweeps.outcome(run, loaders.history, loaders.drift) for run in runs]

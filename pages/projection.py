@@ -15,9 +15,10 @@ from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import guide, problem
 
 HOW_TO_READ = """
-Each point is an evaluation image, placed so that images with similar embeddings lie together. **Point** at one to see
-it; **lasso** some to see them below with their true nearest neighbours; **click** one to see where its neighbours
-went; click a class in the legend to select it. Zoom and selection stay when you change colour or step.
+Each point is an evaluation image, or an imported vector, placed so that those with similar embeddings lie together.
+**Point** at one to see it or its name; **lasso** some to see them below with their true nearest neighbours; **click**
+one to see where its neighbours went; click a class in the legend to select it. Zoom and selection stay when you change
+colour or step.
 
 A good encoder has classes apart without having seen a label. One blob without order: not trained, or collapsed
 (compare the *Geometry* page). Clusters that are no classes: what else do they share? Colour by *cosine to own key* to

@@ -4,7 +4,7 @@ import streamlit as st
 
 from moco_core.dashboard import measured, readings
 from moco_core.dashboard.figures import staleness as figures
-from moco_core.dashboard.selection import STEP, current_run, run_multipicker, step_slider, store
+from moco_core.dashboard.selection import STEP, current_run, run_multipicker, step_slider, store, trained_runs
 from moco_core.dashboard.widgets import chart, guide, nothing, problem
 from moco_core.runs import RunError
 
@@ -34,9 +34,13 @@ def live() -> None:
     checkpoint = step_slider(run) if run else None
     if run is None or checkpoint is None:
         return
+    if run.config.imported:
+        return nothing(measured.IMPORTED)
     below_slider = st.container()
     sweep = [other.id for other in store() if run.sweep and other.sweep == run.sweep]
-    shown = measured.gather(run, checkpoint, run_multipicker("Compare with", default=sweep or [run.id]))
+    shown = measured.gather(
+        run, checkpoint, run_multipicker("Compare with", runs=trained_runs(), default=sweep or [run.id])
+    )
     for sentence in shown.problems:
         problem(RunError(sentence), "Left out")
     if (worst := shown.least_consistent) and worst.step != checkpoint.step:

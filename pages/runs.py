@@ -24,6 +24,7 @@ There are no runs here yet. To make one:
 - open **Train** in the sidebar and press **Start**: the defaults train an encoder on handwritten digits in
   about a minute on two CPU cores. **Momentum sweep** trains four, at m = 0, 0.9, 0.99 and 0.999, and shows what
   the momentum encoder is for;
+- bring vectors of your own on the **Import** page;
 - or on the command line: `python -m moco_core train`, `python -m moco_core sweep`.
 
 A run appears here as soon as it starts, and on every page with each snapshot it takes. The **Sphere** page
@@ -45,9 +46,12 @@ def live() -> None:
     run_actions(chosen)
 
     st.subheader("Loss")
-    curves = logged_losses(chosen or newest_runs(runs))
+    drawn = chosen or newest_runs(runs)
+    curves = logged_losses(drawn)
     if curves:
         chart(loss_curves(curves), LOSS_CAPTION, lambda: loss_rows(curves), key="losses")
+    elif drawn and all(run.problem is None and run.config.imported for run in drawn):
+        nothing("Imported vectors have no loss curve: they were trained elsewhere.")
     else:
         nothing("Nothing logged yet: a curve appears with the first steps.")
 

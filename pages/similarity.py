@@ -69,7 +69,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             key="tau",
             bind="query-params",
             width=300,
-            help=f"This run was trained at τ = {run.config.temperature:g}.",
+            help=data.temperature_help(run),
         )
     if missing := data.why_no_queue(checkpoint):
         st.caption(missing)

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FACTS = {"config", "caveats", "theory", "paper", "sphere", "trace"}
+IMPORTS = {f"interop.{name}" for name in ("columns", "formats", "imported", "problem", "vectors")}  # no torch
 MAY_IMPORT = {
     "config": set(),
     "caveats": {"config"},
@@ -27,7 +28,7 @@ MAY_IMPORT = {
     "tables": {*FACTS, "runs"},
     "training": {*FACTS, "contrast", "nets", "data", "runs", "analysis", "projections", "tables"},
     "interop": {*FACTS, "runs", "analysis", "data", "nets"},
-    "dashboard": {*FACTS, "analysis", "runs", "jobs", "projections", "interop.export"},
+    "dashboard": {*FACTS, "analysis", "runs", "jobs", "projections", *IMPORTS, "interop.export"},
     "pages": {*FACTS, "dashboard", "runs", "jobs", "projections"},
     "app": {"dashboard"},
     "cli": {*FACTS, "training", "jobs", "runs", "analysis", "interop", "projections", "tables"},
@@ -39,7 +40,7 @@ ONLY_THERE = {
     "streamlit": {"dashboard", "pages", "app"},
     "plotly": {"dashboard"},
     "tyro": {"cli"},
-    "timm": {"training"},
+    "timm": {"training", "interop"},
     "tensorboard": {"training"},
     "submitit": {"jobs"},
 }

@@ -23,7 +23,7 @@ from moco_core.dashboard.palette import NEUTRAL, RIGHT, WRONG, series_colour
 from moco_core.dashboard.points import Colour, Pane, Points
 from moco_core.dashboard.projection_view import axis_titles, frame_of
 from moco_core.dashboard.text import plain
-from moco_core.projections import Projection, ProjectionSettings
+from moco_core.projections import Projection, ProjectionSettings, drawn_rows
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError
 
 Array = np.ndarray
@@ -32,6 +32,7 @@ CLASS, OVERLAP, VOTES = "class", "overlap", "votes"
 COLOURINGS = {CLASS: "class", OVERLAP: "shared neighbours", VOTES: "kNN vote right in"}
 RIGHT_IN = ("both", "A alone", "B alone", "neither")
 LINES = 12  # samples in a gallery
+MOST_COMPARED = 50_000  # images; of more, a fixed random sample
 FEW = 5_000  # images whose neighbours are found in a moment
 BESIDE = 5  # neighbours beside each
 
@@ -48,8 +49,15 @@ METRICS: Mapping[str, tuple[str, int]] = {
     "effective_rank_features": ("effective rank (backbone features)", +1),
     "k_star": ("consistent length K*", +1),
 }
+IMPORTED_METRICS = {
+    "knn": ("kNN accuracy", +1),
+    **{name: METRICS[name] for name in ("alignment", "uniformity", "tolerance")},
+    "effective_rank": ("effective rank (vectors at unit length)", +1),
+    "effective_rank_features": ("effective rank (vectors as they came)", +1),
+}
 ACCURACIES = ("knn", "knn_features", "linear")
 VOTING = {"knn": "query", "knn_features": "features"}
+UNNAMED = "whether equal ids mean the same samples, only who made the files can know"
 LEFT_OUT = (
     ", each left out in turn"  # runs store votes of training images; here the images vote for each other
 )
@@ -205,7 +213,10 @@ def overlap_reading(near: Neighbourhoods) -> str:
 
 def overlap_table(near: Neighbourhoods, images: EvalSet) -> pd.DataFrame:
     """One row an image."""
-    return pd.DataFrame({"sample_id": images.sample_ids, "label": images.labels, "jaccard": near.jaccard})
+    named = {} if images.names is None else {"name": images.names}
+    return pd.DataFrame(
+        {"sample_id": images.sample_ids, **named, "label": images.labels, "jaccard": near.jaccard}
+    )
 
 
 def class_columns(found: Votes, common: Common) -> tuple[list[str], Array, Array, Array]:
@@ -372,19 +383,55 @@ def _colour(
 def _match(folder_a: str, folder_b: str, set_a: str, set_b: str, _a: Side, _b: Side) -> Common:
     images, others = _a.images, _b.images
     if set_a == set_b:
-        rows = np.arange(len(images))
-        return Common(rows, rows, True, images, set_a, f"Both embed the same {len(images):,} images.")
-    rows_a, rows_b = compare.common(images.sample_ids, others.sample_ids)
+        rows_a = rows_b = np.arange(len(images))
+        sentence = _same(images)
+        if len(images) <= MOST_COMPARED:
+            return Common(rows_a, rows_b, True, images, set_a, sentence)
+    else:
+        rows_a, rows_b, how = _matched(_a, _b)
+        sentence = (
+            f"The evaluation sets differ: everything here is about the {len(rows_a):,} images that both hold (of "
+            f"{len(images):,} in A and {len(others):,} in B), matched by {how}."
+        )
+    if len(rows_a) > MOST_COMPARED:
+        drawn = drawn_rows(len(rows_a), MOST_COMPARED)
+        rows_a, rows_b = rows_a[drawn], rows_b[drawn]
+        sentence += f" A fixed random sample of {len(drawn):,} of them is compared."
+    part = EvalSet(
+        images.thumbnails[rows_a],
+        images.labels[rows_a],
+        images.sample_ids[rows_a],
+        images.class_names,
+        None if images.names is None else tuple(images.names[row] for row in rows_a),
+    )
+    name = hashlib.sha256(f"{set_a} {set_b}".encode()).hexdigest()
+    return Common(rows_a, rows_b, False, part, name, sentence)
+
+
+def _matched(a: Side, b: Side) -> tuple[Array, Array, str]:
+    """Rows of the samples that both evaluation sets hold, and by what they were matched; ValueError when too few."""
+    images, others = a.images, b.images
+    by_name = _told_apart(images) and _told_apart(others)
+    keys = (images.names, others.names) if by_name else (images.sample_ids, others.sample_ids)
+    rows_a, rows_b = compare.common(*map(np.asarray, keys))
     if not len(rows_a):
         raise ValueError(
-            "A and B can't be compared image by image: their evaluation sets have no sample id in common"
+            "A and B can't be compared image by image: their evaluation sets have no "
+            f"{'name' if by_name else 'sample id'} in common"
         )
     found = len(rows_a)
-    if images.thumbnails.shape[1:] == others.thumbnails.shape[1:]:
+    if by_name:
+        how = "name"
+    elif not (images.pictured or others.pictured):  # then there is nothing else to go by
+        how = f"sample id alone: {UNNAMED}"
+    elif images.thumbnails.shape[1:] == others.thumbnails.shape[1:]:
+        how = "sample id and picture"
         alike = (images.thumbnails[rows_a] == others.thumbnails[rows_b]).all(axis=(1, 2, 3))
         rows_a, rows_b = rows_a[alike], rows_b[alike]
-    elif _dataset(_a.run) != _dataset(_b.run):
-        rows_a = rows_a[:0]
+    else:
+        how = "sample id, in the same data set"
+        if _dataset(a.run) != _dataset(b.run):
+            rows_a = rows_a[:0]
     if not len(rows_a):
         raise ValueError(
             f"A and B can't be compared image by image: their evaluation sets share {found:,} sample ids, but not the "
@@ -394,15 +441,21 @@ def _match(folder_a: str, folder_b: str, set_a: str, set_b: str, _a: Side, _b: S
         raise ValueError(
             f"A and B share {len(rows_a)} of their images; neighbourhoods can be compared from 3 on"
         )
-    part = EvalSet(
-        images.thumbnails[rows_a], images.labels[rows_a], images.sample_ids[rows_a], images.class_names
-    )
-    name = hashlib.sha256(f"{set_a} {set_b}".encode()).hexdigest()
-    sentence = (
-        f"The evaluation sets differ: everything here is about the {len(rows_a):,} images that both hold (of "
-        f"{len(images):,} in A and {len(others):,} in B), matched by sample id and picture."
-    )
-    return Common(rows_a, rows_b, False, part, name, sentence)
+    return rows_a, rows_b, how
+
+
+def _same(images: EvalSet) -> str:
+    """What is said of two evaluation sets that are one and the same."""
+    if images.pictured:
+        return f"Both embed the same {len(images):,} images."
+    if images.names is not None:
+        return f"Both embed the same {len(images):,} samples."
+    return f"Both hold {len(images):,} samples with the same ids: {UNNAMED}."
+
+
+def _told_apart(images: EvalSet) -> bool:
+    """Whether each sample has a name of its own."""
+    return images.names is not None and len(set(images.names)) == len(images) and "" not in images.names
 
 
 def _dataset(run: Run) -> Any:
@@ -479,7 +532,8 @@ def _metrics(
     a: tuple[str, int, str], b: tuple[str, int, str], images: str, _a: Side, _b: Side, _common: Common
 ) -> list[MetricPair]:
     found = []
-    for key, (name, better) in METRICS.items():
+    imported = all(loaders.same_directions(side.run) for side in (_a, _b))
+    for key, (name, better) in (IMPORTED_METRICS if imported else METRICS).items():
         if _common.whole and not any(key in side.checkpoint.metrics for side in (_a, _b)):
             continue  # neither run asked for it
         values = _stored(_a, _b, key) if _common.whole or key == "k_star" else None
@@ -549,6 +603,12 @@ def _rows(a: Side, b: Side, common: Common, layer: str) -> tuple[Array, Array]:
     """One layer of both sides over the common images."""
     first, second = a.embeddings.layer(layer), b.embeddings.layer(layer)
     return first[common.rows_a], second[common.rows_b]
+
+
+def layer_name(a: Side, b: Side, layer: str) -> str:
+    """What a layer is called on both sides."""
+    names = {loaders.layer_name(side.run, layer) for side in (a, b)}
+    return names.pop() if len(names) == 1 else loaders.LAYERS[layer]
 
 
 def layers(a: Side, b: Side) -> list[str]:

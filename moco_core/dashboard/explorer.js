@@ -68,7 +68,8 @@ class Explorer {
     if (this.samples?.id !== samples.id) {
       this.samples = samples;
       this.selected = null;
-      this.sheet = loadSheet(samples);
+      this.sheet = samples.meta.side ? loadSheet(samples) : null;
+      this.called = null;
     }
     this.root.style.setProperty("--height", `${spec.height}px`);
     this.root.style.setProperty("--panes", spec.panes.length);
@@ -120,8 +121,10 @@ class Explorer {
     const { names } = this.samples.meta;
     this.tip.replaceChildren();
     if (row >= 0) {
-      this.thumbnail(row);
-      element("b", "", this.tip, names[codes[row]] ?? "unlabelled");
+      if (this.sheet) this.thumbnail(row);
+      const called = this.calledOf(row);
+      if (called) element("b", "", this.tip, called);
+      if (!called || codes[row] >= 0) element(called ? "span" : "b", "", this.tip, names[codes[row]] ?? "unlabelled");
       element("span", "", this.tip, `#${ids[row]}`);
     } else {
       element("b", "", this.tip, KINDS[pane.points.arrays.kinds[point]]);
@@ -140,6 +143,14 @@ class Explorer {
       if (text !== undefined) element("span", "", this.tip, `${name}: ${text}`);
     }
     this.place();
+  }
+
+  // What the sample is called; its names come as lines of text.
+  calledOf(row) {
+    const { called } = this.samples.arrays;
+    if (!called.length) return "";
+    this.called ??= new TextDecoder().decode(called).split("\n");
+    return this.called[row];
   }
 
   thumbnail(row) {

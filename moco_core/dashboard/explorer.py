@@ -18,8 +18,9 @@ import streamlit as st
 
 from moco_core.dashboard.packs import Pack, pack
 from moco_core.dashboard.points import Pane, Points
-from moco_core.dashboard.sprite import sprite
+from moco_core.dashboard.sprite import NO_SPRITE, sprite
 from moco_core.runs import EvalSet
+from moco_core.runs.schema import packed_names
 
 Array = np.ndarray
 
@@ -140,12 +141,13 @@ def played_frame(event: object, points_id: str, points: Points) -> int | None:
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _sample_pack(images_id: str, _images: EvalSet) -> Pack:
-    """Thumbnails, labels and ids: what the browser says of a sample under the pointer."""
-    sheet = sprite(_images.thumbnails)
+    """Thumbnails, labels, ids and names: what the browser says of a sample under the pointer."""
+    sheet = sprite(_images.thumbnails) if _images.pictured else NO_SPRITE
     labels = np.where(_images.labels < 0, -1, _images.labels).astype(np.int32)
     ids = _images.sample_ids.astype(np.int64)
+    called = np.zeros(0, np.uint8) if _images.names is None else packed_names(_images.names)
     return pack(
-        {"sheet": np.frombuffer(sheet.data, np.uint8), "labels": labels, "ids": ids},
+        {"sheet": np.frombuffer(sheet.data, np.uint8), "labels": labels, "ids": ids, "called": called},
         {
             "mime": sheet.mime,
             "side": sheet.side,

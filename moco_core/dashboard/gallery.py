@@ -1,4 +1,7 @@
-"""Thumbnails with captions. Names come from outside: they are escaped here, and nowhere can they be markup."""
+"""Thumbnails with captions, or names where the samples are no images.
+
+Names come from outside: they are escaped here, and nowhere can they be markup.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,23 @@ from moco_core.dashboard.text import plain_html
 from moco_core.runs import EvalSet
 
 SIDE = 72  # pixels on screen
+WIDER = 1.75  # times as wide is the card of a sample without an image
 LOSSLESS = 32  # up to this side thumbnails are sent as PNG, beyond as JPEG
 
 
 @dataclass(frozen=True)
 class Card:
-    """One image with what is said about it."""
+    """One sample with what is said about it."""
 
-    image: np.ndarray  # H×W×C uint8, C 1 or 3
+    image: np.ndarray  # H×W×C uint8, C 1 or 3; empty where there is none
     title: str
     detail: str = ""
     mark: str = ""  # colour of its frame; none when empty
 
 
 def card(images: EvalSet, row: int, detail: str = "", mark: str = "") -> Card:
-    """The card of one evaluation image: its class and sample id, then `detail`."""
-    title = f"{images.name_of(int(images.labels[row]))} #{int(images.sample_ids[row])}"
-    return Card(images.thumbnails[row], title, detail, mark)
+    """The card of one evaluation sample: its class and sample id, or its name and class; then `detail`."""
+    return Card(images.thumbnails[row], images.title(row), detail, mark)
 
 
 def gallery(cards: Sequence[Card], side: int = SIDE) -> None:
@@ -70,6 +73,13 @@ def data_uri(image: np.ndarray) -> str:
 def _figure(card: Card, side: int) -> str:
     title, detail = plain_html(card.title), plain_html(card.detail)
     frame = f"outline:3px solid {card.mark};" if card.mark else ""
+    if not card.image.size:
+        return (
+            f'<figure style="margin:0;width:{WIDER * side:.0f}px;min-height:{side / 2:.0f}px;padding:6px 8px;'
+            f"box-sizing:border-box;border:1px solid rgba(128,128,128,.35);border-radius:4px;font-size:12px;"
+            f'line-height:1.3;overflow-wrap:anywhere;{frame}">'
+            f'{title}<br><span style="font-size:11px;opacity:.7">{detail}</span></figure>'
+        )
     alt = title.replace('"', "&quot;")
     return (
         f'<figure style="margin:0;width:{side}px" title="{alt}">'

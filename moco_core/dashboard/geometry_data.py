@@ -96,9 +96,13 @@ def labelled(run: Run) -> bool:
 
 
 def layers(run: Run, checkpoint: Checkpoint) -> list[str]:
-    """The names among `LAYERS` of what this step holds."""
-    found = loaders.embeddings(run, checkpoint)
-    return [layer for layer in LAYERS if getattr(found, layer) is not None]
+    """The names among `LAYERS` of what this step holds, of those with the same directions one."""
+    return ["query"] if loaders.same_directions(run) else _stored_layers(run, checkpoint)
+
+
+def layer_name(run: Run, layer: str) -> str:
+    """What a layer is called in a sentence."""
+    return loaders.layer_name(run, layer) if loaders.same_directions(run) else LAYERS[layer]
 
 
 def dimension(run: Run, checkpoint: Checkpoint) -> int:
@@ -142,6 +146,27 @@ def left_out(paths: Sequence[StepPath]) -> str:
     return f" Left out, because they hold no second view of their images: {', '.join(missing)}."
 
 
+def no_plane(runs: Sequence[Run], paths: Sequence[StepPath]) -> str:
+    """What stands in the plane's place when no run has an alignment (Markdown); empty when one has."""
+    if not runs or any(any(map(math.isfinite, path.alignment)) for path in paths):
+        return ""
+    spread = [
+        f"{plain(path.name)} {value:.2f} (evenly spread: {ideal_uniformity(run):.2f})"
+        for run, path in zip(runs, paths, strict=True)
+        if run.steps and math.isfinite(value := _stored(run.steps[-1], "uniformity", {"t": 2}))
+    ]
+    uniformity = f" Uniformity alone, t = 2: {'; '.join(spread)}." if spread else ""
+    return (
+        "Alignment is the distance between two views of a sample, and there is no second view here, so nothing can "
+        f"stand in this plane.{uniformity}"
+    )
+
+
+def ideal_uniformity(run: Run) -> float:
+    """Uniformity of the uniform distribution on the sphere that the run's embeddings lie on."""
+    return ideals([run])[run.config.dim]
+
+
 def circle(run: Run, checkpoint: Checkpoint) -> Circle:
     """Density of two-dimensional embeddings over the circle."""
     return _circle(*loaders.place(checkpoint), _run=run, _checkpoint=checkpoint)
@@ -159,14 +184,14 @@ def coordinates_table(run: Run, checkpoint: Checkpoint) -> pd.DataFrame:
     """One row an image: id, label and embedding."""
     query, images = loaders.embeddings(run, checkpoint).query, loaders.eval_set(run)
     columns = {f"z{i + 1}": query[:, i] for i in range(query.shape[1])}
-    return pd.DataFrame({"sample_id": images.sample_ids, "label": images.labels, **columns})
+    return pd.DataFrame(_sample_columns(images) | columns)
 
 
 def spectra(run: Run, checkpoint: Checkpoint) -> list[Spectrum]:
     """Spectrum and effective rank of each layer that the run has."""
     return [
         _spectrum(*loaders.place(checkpoint), layer, _run=run, _checkpoint=checkpoint)
-        for layer in layers(run, checkpoint)
+        for layer in _stored_layers(run, checkpoint)
     ]
 
 
@@ -196,9 +221,7 @@ def hubness(run: Run, checkpoint: Checkpoint, k: int, layer: str) -> neighbors.H
 
 def hubness_table(hubs: neighbors.Hubness, images: EvalSet) -> pd.DataFrame:
     """One row an image."""
-    return pd.DataFrame(
-        {"sample_id": images.sample_ids, "label": images.labels, "k_occurrence": hubs.occurrence}
-    )
+    return pd.DataFrame(_sample_columns(images) | {"k_occurrence": hubs.occurrence})
 
 
 def hubness_reading(hubs: neighbors.Hubness) -> str:
@@ -247,7 +270,7 @@ def cell(run: Run, checkpoint: Checkpoint, k: int, layer: str, true: int, vote: 
 
 
 def confusion_reading(matrix: Confusion, k: int, layer: str) -> str:
-    """What the matrix shows and with which settings (Markdown)."""
+    """What the matrix shows and with which settings (Markdown); `layer` as `layer_name` calls it."""
     cut = (
         f" Of {matrix.classes:,} classes, the {len(matrix.labels)} that take part in most mistakes are shown."
         if matrix.classes > len(matrix.labels)
@@ -255,7 +278,7 @@ def confusion_reading(matrix: Confusion, k: int, layer: str) -> str:
     )
     return (
         f"Row: the true class; column: the vote of the {k} nearest other images by cosine, weighted by "
-        f"exp(cosine / {neighbors.TEMPERATURE:g}), in the {LAYERS[layer]}. {matrix.accuracy:.1%} of the votes are "
+        f"exp(cosine / {neighbors.TEMPERATURE:g}), in the {layer}. {matrix.accuracy:.1%} of the votes are "
         f"right: those on the diagonal.{cut} Click a cell to see its images."
     )
 
@@ -289,6 +312,17 @@ def most_confused(truth: Array, votes: Array, most: int = MATRIX) -> Array:
     wrong = np.concatenate([truth != votes] * 2)
     mistakes = np.bincount(member[wrong], minlength=len(there))
     return np.sort(there[np.argsort(-mistakes, kind="stable")[:most]])
+
+
+def _stored_layers(run: Run, checkpoint: Checkpoint) -> list[str]:
+    found = loaders.embeddings(run, checkpoint)
+    return [layer for layer in LAYERS if getattr(found, layer) is not None]
+
+
+def _sample_columns(images: EvalSet) -> dict[str, object]:
+    """What tables say of each sample first."""
+    named = {} if images.names is None else {"name": images.names}
+    return {"sample_id": images.sample_ids, **named, "label": images.labels}
 
 
 @st.cache_data(max_entries=512, show_spinner=False)
@@ -334,7 +368,9 @@ def _spectrum(
     name, stored_as = STORED_RANKS[layer]
     rank = _stored(_checkpoint, name, {"layer": stored_as})
     return Spectrum(
-        LAYERS[layer], geometry.spectrum(rows), rank if math.isfinite(rank) else geometry.effective_rank(rows)
+        layer_name(_run, layer),
+        geometry.spectrum(rows),
+        rank if math.isfinite(rank) else geometry.effective_rank(rows),
     )
 
 

@@ -18,6 +18,8 @@ from moco_core.runs.schema import HISTORY_FILE
 Array = np.ndarray
 
 LAYERS = {"query": "query embeddings", "key": "key embeddings", "features": "backbone features"}
+MOST_SEARCHED = 200_000  # samples of which all nearest neighbours are found: minutes, growing with the square
+IMPORTED_LAYERS = {"query": "vectors at unit length", "features": "vectors as they came"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,20 @@ class Embeddings:
         if array is None:
             raise RunError(f"this run has no {LAYERS[name]}")
         return array
+
+
+def same_directions(run: Run) -> bool:
+    """Whether the features are the query embeddings before they were scaled, as in a file of vectors.
+
+    So they are of an encoder without a head. Then one layer says all that cosines can say.
+    """
+    source = run.info.get("source")
+    return isinstance(source, dict) and (source.get("kind") == "import" or source.get("head") == "")
+
+
+def layer_name(run: Run, layer: str) -> str:
+    """What a layer is called for this run."""
+    return (IMPORTED_LAYERS if same_directions(run) else LAYERS)[layer]
 
 
 def embeddings(run: Run, checkpoint: Checkpoint) -> Embeddings:
@@ -70,7 +86,11 @@ def history(run: Run) -> dict[str, Array]:
 
 
 def neighbours(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> tuple[Array, Array]:
-    """Indices and cosines (N×k) of each evaluation image's nearest, itself left out; k is at most N − 1."""
+    """Indices and cosines (N×k) of each evaluation image's nearest, itself left out; k is at most N − 1.
+
+    ValueError beyond `MOST_SEARCHED` images.
+    """
+    check_searchable(run)
     return _neighbours(*place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
 
 
@@ -87,8 +107,22 @@ def neighbours_of(
 
 
 def votes(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> Array:
-    """The class that the k nearest other evaluation images vote for, N; ValueError when no label is known."""
+    """The class that the k nearest other evaluation images vote for, N.
+
+    ValueError when no label is known, and beyond `MOST_SEARCHED` images.
+    """
+    check_searchable(run)
     return _votes(*place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
+
+
+def check_searchable(run: Run) -> None:
+    """Raise ValueError for a run of which finding all nearest neighbours would keep a page waiting for an hour."""
+    count = len(eval_set(run))
+    if count > MOST_SEARCHED:
+        raise ValueError(
+            f"all nearest neighbours are found of up to {MOST_SEARCHED:,} samples, and this run has {count:,}; import "
+            "a part of the file to see this"
+        )
 
 
 def place(checkpoint: Checkpoint) -> tuple[str, int, str]:

@@ -18,6 +18,11 @@ from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.selection import labels
 from moco_core.runs import Checkpoint, QueueSnapshot, Run, RunError
 
+IMPORTED = (
+    "These vectors were imported: they come without a queue of keys, and how their encoder was trained is not known "
+    "here. Choose a run that was trained with a queue."
+)
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -120,7 +125,7 @@ def why_not_measured(checkpoint: Checkpoint, queue: QueueSnapshot | None) -> str
     if not checkpoint.has_queue:
         return (
             "This run keeps no keys from earlier steps, so nothing can go stale: in-batch training takes its "
-            "negatives from the batch at hand, and imported vectors come without a queue."
+            "negatives from the batch at hand."
         )
     if queue is None:
         return "The queue of this step can't be read, and no staleness with it."

@@ -67,7 +67,7 @@ def projection_controls(run: Run, checkpoint: Checkpoint) -> Wanted:
             "Find",
             key="find",
             bind="query-params",
-            placeholder="class or #sample id",
+            placeholder="class, name or #sample id",
             help="What is found is ringed in red. Separate several by commas.",
             width=170,
         )
@@ -140,13 +140,13 @@ def _aligned(run: Run) -> str:
 def _finer(run: Run, checkpoint: Checkpoint, method: str) -> dict[str, Any]:
     """The settings behind the button, as keywords of `ProjectionSettings`."""
     layers = ["query"]
-    if loaders.embeddings(run, checkpoint).features is not None:
+    if loaders.embeddings(run, checkpoint).features is not None and not loaders.same_directions(run):
         layers.append("features")
     finer: dict[str, Any] = {
         "layer": st.selectbox(
             "Layer",
             layers,
-            format_func=loaders.LAYERS.__getitem__,
+            format_func=lambda layer: loaders.layer_name(run, layer),
             key="layer",
             bind="query-params",
             help="The projector's output, which the loss sees, or the backbone's, which other tasks use.",

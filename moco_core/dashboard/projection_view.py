@@ -39,11 +39,9 @@ def colourings(run: Run, checkpoint: Checkpoint) -> list[str]:
     """The colourings that this run has something to show for."""
     labelled = bool((loaders.eval_set(run).labels >= 0).any())
     keyed = loaders.embeddings(run, checkpoint).key is not None
-    return [
-        c
-        for c in COLOURINGS
-        if not (c in (CLASS, VOTE) and not labelled) and not (c == OWN_KEY and not keyed)
-    ]
+    searched = len(loaders.eval_set(run)) <= loaders.MOST_SEARCHED
+    there = {CLASS: labelled, VOTE: labelled and searched, OWN_KEY: keyed, DENSITY: searched}
+    return [c for c in COLOURINGS if there[c]] or [CLASS]
 
 
 def points_of(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, picture: Projection) -> Points:
@@ -115,6 +113,7 @@ def table_of(picture: Projection, frame: int, images: EvalSet, colour: Colour) -
         {
             "kind": [KIND_NAMES[int(kind)] for kind in picture.kinds],
             "sample_id": pd.array(np.where(known, images.sample_ids[rows], 0), dtype="Int64"),
+            **({"name": [images.names[row] for row in rows]} if images.names is not None else {}),
             "class": [images.name_of(int(label)) for label in np.where(known, images.labels[rows], -1)],
             "queue_slot": pd.array(np.maximum(picture.slots, 0), dtype="Int64"),
             **{axis: flat[:, i] for i, axis in enumerate("xyz"[: flat.shape[1]])},

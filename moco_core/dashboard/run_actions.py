@@ -46,9 +46,11 @@ def run_actions(runs: Sequence[Run]) -> None:
 
 
 def _warnings(run: Run) -> list[str]:
-    """What was said when the run began."""
-    said = run.info.get("warnings") if run.problem is None else None
-    return [sentence for sentence in said if isinstance(sentence, str)] if isinstance(said, list) else []
+    """What was said when the run began, or when its vectors were imported."""
+    source = run.info.get("source")
+    said = [run.info.get("warnings"), source.get("said") if isinstance(source, dict) else None]
+    lists = [sentences for sentences in said if isinstance(sentences, list) and run.problem is None]
+    return [sentence for sentences in lists for sentence in sentences if isinstance(sentence, str)]
 
 
 def _one(run: Run) -> None:

@@ -129,12 +129,12 @@ def _row(run: Run, ticket: Ticket | SlurmJob | None) -> dict[str, Any]:
         "state": _state(jobs.phase(run.status, ticket), run),
         "name": run.name,
         "sweep": run.sweep,
-        "dataset": config.dataset_name,
+        "dataset": run.origin if config.imported else config.dataset_name,
         "method": config.method,
         "momentum": config.momentum if config.method == "moco" else None,
-        "negatives": config.negatives,
-        "temperature": config.temperature,
-        "step": run.status.step,
+        "negatives": None if config.imported else config.negatives,
+        "temperature": None if config.imported else config.temperature,
+        "step": None if config.imported else run.status.step,
         "loss": last_loss(history(run)),
         "curve": sparkline(logged["loss"]),
         **{name: newest_metric(run, name) for name in METRICS},
@@ -205,5 +205,5 @@ def sparkline(values: np.ndarray, points: int = SPARK_POINTS) -> list[float]:
 def _searched(run: Run) -> str:
     parts = [run.id, run.name, run.sweep, "unreadable" if run.problem else run.status.state]
     if run.problem is None:
-        parts += [run.config.dataset, run.config.method, run.config.encoder]
+        parts += [run.config.dataset, run.config.method, run.config.encoder, run.origin]
     return " ".join(parts).lower()

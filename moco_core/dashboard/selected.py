@@ -25,7 +25,7 @@ def chosen_gallery(
     st.subheader(f"{title}: {len(chosen):,}")
     st.caption(
         f"{class_summary(chosen, images)} Beside each image are its nearest neighbours in "
-        f"the full space ({loaders.LAYERS[layer]}) by cosine, of its own class in blue, of another in orange."
+        f"the full space ({loaders.layer_name(run, layer)}) by cosine, of its own class in blue, of another in orange."
     )
     page = 1
     if len(chosen) > PAGE:
@@ -38,11 +38,10 @@ def chosen_gallery(
 def clicked_sample(run: Run, checkpoint: Checkpoint, row: int, layer: str) -> None:
     """One sample and its nearest neighbours."""
     images = loaders.eval_set(run)
-    name = plain(images.name_of(int(images.labels[row])))
-    st.subheader(f"Clicked: {name} #{images.sample_ids[row]}")
+    st.subheader(f"Clicked: {plain(images.title(row))}")
     st.caption(
         "Red lines in the picture lead to its nearest neighbours in the full space "
-        f"({loaders.LAYERS[layer]}), here with their cosines. Long lines are where the picture misleads."
+        f"({loaders.layer_name(run, layer)}), here with their cosines. Long lines are where the picture misleads."
     )
     found, cosines = loaders.neighbours_of(run, checkpoint, np.array([row]), BESIDE_ONE, layer)
     rows([_line(images, row, found[0], cosines[0])], side=80)

@@ -79,7 +79,7 @@ def run_multipicker(
     """
     offered = [run for run in (store() if runs is None else runs) if run.problem is None]
     if not offered:
-        st.info("There are no runs yet. Start one under **Train** in the sidebar.")
+        st.info("There are no runs yet that were trained here. Start one under **Train** in the sidebar.")
         return []
     names = labels(offered)
     chosen = [run_id for run_id in st.query_params.get_all(param) if run_id in names]
@@ -110,14 +110,19 @@ def step_slider(run: Run, *, label: str = "Step", param: str = STEP) -> Checkpoi
         return None
     newest = next(reversed(steps))
     chosen = _wanted(param, steps) or newest
-    if len(steps) == 1:
+    if len(steps) == 1 and not run.config.imported:
         st.caption(f"{label} {newest}, the only one so far.")
-    else:
+    elif len(steps) > 1:
         key = f"_{param}"
         st.session_state[key] = chosen
         st.select_slider(label, list(steps), key=key, on_change=_take, args=(param, key))
     _publish(param, None if chosen == newest else chosen)
     return steps[chosen]
+
+
+def trained_runs() -> list[Run]:
+    """The readable runs that were trained: all but those of imported vectors."""
+    return [run for run in store() if run.problem is None and not run.config.imported]
 
 
 def shown_runs() -> set[str]:

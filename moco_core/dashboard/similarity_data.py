@@ -85,6 +85,13 @@ def own_temperature(run: Run) -> float:
     return round(min(max(run.config.temperature, LEAST_TAU), MOST_TAU), 2)
 
 
+def temperature_help(run: Run) -> str:
+    """Where the slider of τ stands at first, and why."""
+    if run.config.imported:
+        return "At which τ these vectors were trained is not known here; choose one."
+    return f"This run was trained at τ = {run.config.temperature:g}."
+
+
 def bar_start(bar: int) -> float:
     """The lower edge of a bar, as the slider knows it."""
     return round(-1 + 2 * bar / BARS, 2)

@@ -62,6 +62,9 @@ def live_run(run_id: str, *, key: str) -> None:
         draw_run(run, newest, key=key)
     except ValueError as error:
         return problem(error)
+    if run.config.imported:
+        st.caption(f"{len(run.eval_set):,} imported vectors, a dot each, in the colour of its class.")
+        return None
     st.caption(
         f"Step {newest.step} of {run.status.total_steps}, {plain(run.status.state)}: {len(run.eval_set)} held-out "
         "images, a dot each, in the colour of its class; training saw neither them nor any class. Hover to see one."
@@ -82,12 +85,10 @@ def waiting(run: Run) -> str:
 
 def _names(run: Run) -> list[str]:
     images = loaders.eval_set(run)
-    return [
-        f"{images.name_of(int(label))} #{sample}"
-        for label, sample in zip(images.labels, images.sample_ids, strict=True)
-    ]
+    return [images.title(row) for row in range(len(images))]
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _sprite(folder: str, checksum: str, _run: Run) -> Sprite:
-    return sprite(loaders.eval_set(_run).thumbnails)
+def _sprite(folder: str, checksum: str, _run: Run) -> Sprite | None:
+    images = loaders.eval_set(_run)
+    return sprite(images.thumbnails) if images.pictured else None

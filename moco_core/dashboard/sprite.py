@@ -24,6 +24,9 @@ class Sprite:
     across: int
 
 
+NO_SPRITE = Sprite(b"", "", 0, 1)  # of samples that are no images
+
+
 def sprite(thumbnails: np.ndarray) -> Sprite:
     """One picture of N thumbnails (N×H×W×C uint8, C 1 or 3): as they are, or scaled to whole JPEG blocks."""
     from PIL import Image, ImageOps

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -15,7 +15,19 @@ from moco_core.dashboard.chart_view import draw_chart
 from moco_core.dashboard.palette import CLASS_COLOURS
 from moco_core.dashboard.text import plain
 
+PARQUET = "application/vnd.apache.parquet"
+
 Table: TypeAlias = "pd.DataFrame | Callable[[], pd.DataFrame]"
+
+
+class Download(NamedTuple):
+    """A file that a button offers, made when the button is pressed."""
+
+    label: str
+    make: Callable[[], str | bytes]
+    suffix: str
+    mime: str
+    help: str
 
 
 def chart(
@@ -34,8 +46,13 @@ def chart(
     return click
 
 
-def downloads(key: str, data: Table, figure: go.Figure | Callable[[], go.Figure] | None = None) -> None:
-    """Buttons for the data as CSV and Parquet and the figure as one HTML file that needs no network.
+def downloads(
+    key: str,
+    data: Table,
+    figure: go.Figure | Callable[[], go.Figure] | None = None,
+    more: Sequence[Download] = (),
+) -> None:
+    """Buttons for the data as CSV and Parquet and the figure as one HTML file that needs no network, then `more`.
 
     Nothing is written before a button is pressed.
     """
@@ -44,27 +61,29 @@ def downloads(key: str, data: Table, figure: go.Figure | Callable[[], go.Figure]
     def table() -> pd.DataFrame:
         return data() if callable(data) else data
 
-    files: list[tuple[str, Callable[[], str | bytes], str, str]] = [
-        ("CSV", lambda: table().to_csv(index=False), "csv", "text/csv"),
-        ("Parquet", lambda: _parquet(table()), "parquet", "application/vnd.apache.parquet"),
+    drawn = "What is drawn, as a table."
+    files = [
+        Download("CSV", lambda: table().to_csv(index=False), "csv", "text/csv", drawn),
+        Download("Parquet", lambda: _parquet(table()), "parquet", PARQUET, drawn),
     ]
     if figure is not None:
         made = figure
-        files.append(("HTML", lambda: _page(made() if callable(made) else made), "html", "text/html"))
+        page = "The figure, to open in any browser."
+        files.append(
+            Download("HTML", lambda: _page(made() if callable(made) else made), "html", "text/html", page)
+        )
     with st.container(horizontal=True, horizontal_alignment="right", gap="small"):
-        for label, make, suffix, mime in files:
+        for file in (*files, *more):
             st.download_button(
-                label,
-                make,
-                f"{name}.{suffix}",
-                mime,
-                key=f"{key}_{suffix}",
+                file.label,
+                file.make,
+                f"{name}.{file.suffix}",
+                file.mime,
+                key=f"{key}_{file.suffix}",
                 on_click="ignore",
                 type="tertiary",
                 icon=":material/download:",
-                help="The figure, to open in any browser."
-                if suffix == "html"
-                else "What is drawn, as a table.",
+                help=file.help,
             )
 
 

@@ -33,6 +33,8 @@ _workers: list[subprocess.Popen[bytes]] = []
 
 def queue(configs: Sequence[TrainConfig], root: Path, sweep: str = "") -> list[str]:
     """Queue runs and see to it that they are trained; returns their ids. OSError when `root` can't be written."""
+    for config in configs:
+        config.check_trainable()
     desk = Desk(root)
     with desk.key():
         ids = [RunWriter.create(desk.root, config, sweep=sweep).run_id for config in configs]

@@ -61,6 +61,8 @@ def queue(
 
     `options` as `slurm_options` gives them. JobError when SLURM isn't within reach or refuses: then no run is made.
     """
+    for config in configs:
+        config.check_trainable()
     _check_available()
     desk = SlurmDesk(root)
     ids = [RunWriter.create(desk.root, config, sweep=sweep).run_id for config in configs]

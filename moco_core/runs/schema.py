@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ DRIFT_FILE = "drift.safetensors"
 RESUME_DIR = "resume"
 CACHE_DIR = "cache"
 TENSORBOARD_DIR = "tensorboard"  # a copy, which nothing reads
+NAMES = "names"  # optional array of the evaluation set: what its samples are called
 STEP_PATTERN = re.compile(r"step-(\d{8,})")
 
 STATES = ("queued", "running", "finished", "stopped", "failed")
@@ -62,6 +63,17 @@ def step_name(step: int) -> str:
 def now() -> str:
     """The present moment in UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def packed_names(names: Sequence[str]) -> np.ndarray:
+    """Names as an array can hold them: UTF-8 bytes, one name a line. Line breaks become spaces."""
+    lines = "\n".join(name.replace("\n", " ") for name in names)
+    return np.frombuffer(lines.encode(errors="replace"), np.uint8)
+
+
+def unpacked_names(array: np.ndarray) -> tuple[str, ...]:
+    """The names that `packed_names` packed; what is no UTF-8 is replaced."""
+    return tuple(array.tobytes().decode(errors="replace").split("\n"))
 
 
 @dataclass(frozen=True)

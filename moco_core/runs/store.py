@@ -25,15 +25,28 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class EvalSet:
-    """The fixed evaluation images of a run."""
+    """The fixed evaluation samples of a run: images, or anything else that has vectors and perhaps names."""
 
-    thumbnails: np.ndarray  # N×H×W×C uint8
+    thumbnails: np.ndarray  # N×H×W×C uint8; N×0×0×0 where the samples are no images
     labels: np.ndarray  # N int64, −1 where unknown
     sample_ids: np.ndarray  # N int64
     class_names: tuple[str, ...]
+    names: tuple[str, ...] | None = None  # N, what the samples are called; None where they have no names
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def pictured(self) -> bool:
+        """Whether the samples are images."""
+        return self.thumbnails.size > 0
+
+    def title(self, row: int) -> str:
+        """What a sample is called: its name, with its class; or its class and id where it has no name."""
+        label = int(self.labels[row])
+        if self.names is None or not self.names[row]:
+            return f"{self.name_of(label)} #{self.sample_ids[row]}"
+        return f"{self.names[row]} ({self.name_of(label)})" if label >= 0 else self.names[row]
 
     def name_of(self, label: int) -> str:
         """The class name of a label, or `unlabelled`."""
@@ -88,7 +101,8 @@ class Checkpoint:
         """The queue at this step, oldest slot first; `RunError` for a method without one."""
         if not self.has_queue:
             raise RunError(
-                f"step {self.step} of {self.run_id} has no queue: its method takes negatives from the batch"
+                f"step {self.step} of {self.run_id} has no queue: its method takes negatives from the batch, or "
+                "its vectors were imported"
             )
         arrays = self.arrays(schema.QUEUE_FILE)
         names = ("keys", "written_step", "sample_id", "label")
@@ -169,6 +183,12 @@ class Run:
         return name if isinstance(name, str) and name else self.id
 
     @property
+    def origin(self) -> str:
+        """The file that imported vectors came from; empty for a run that was trained."""
+        source = self.info.get("source")
+        return str(source.get("file", "")) if isinstance(source, dict) else ""
+
+    @property
     def sweep(self) -> str:
         """The tag shared by the runs of one sweep, or an empty string."""
         tag = self.info.get("sweep")
@@ -233,7 +253,14 @@ class Run:
             raise RunError(f"{schema.EVAL_FILE} of {self.id} needs N×H×W×C bytes with N labels and ids")
         if not isinstance(names, list):
             raise RunError(f"{schema.EVAL_FILE} of {self.id} lists its class names wrongly")
-        return EvalSet(images, labels.astype(np.int64), ids.astype(np.int64), tuple(map(str, names)))
+        called = None
+        if schema.NAMES in arrays:
+            called = schema.unpacked_names(arrays[schema.NAMES])
+            if len(called) != len(labels):
+                raise RunError(
+                    f"{schema.EVAL_FILE} of {self.id} names {len(called)} samples where there are {len(labels)}"
+                )
+        return EvalSet(images, labels.astype(np.int64), ids.astype(np.int64), tuple(map(str, names)), called)
 
     @cached_property
     def _scan(self) -> dict[str, Checkpoint | str]:

@@ -70,6 +70,14 @@ class RunWriter:
         fsync_dir(path)
         return cls(path)
 
+    def move_to(self, root: Path) -> None:
+        """Move a run that was written in a hidden folder into `root`, under the first free of its names."""
+        place = _claim_folder(root, self.run_id)
+        self.describe(id=place.name)
+        os.rename(self.path, place)  # the claimed folder is empty, so it is replaced in one move
+        fsync_dir(root)
+        self.path, self.run_id = place, place.name
+
     @contextmanager
     def training(self) -> Iterator[None]:
         """Hold the run for this process and keep its heart beating; `RunError` while another process trains it."""
@@ -123,7 +131,10 @@ class RunWriter:
         replace_bytes(path, b"".join(line + b"\n" for line in kept))
 
     def write_eval_set(self, arrays: Arrays, class_names: Sequence[str]) -> None:
-        """Store the evaluation images: `thumbnails` N×H×W×C uint8, `labels` N, `sample_ids` N."""
+        """Store the evaluation images: `thumbnails` N×H×W×C uint8, `labels` N, `sample_ids` N.
+
+        Samples that have names bring `names` along, as `schema.packed_names` makes it.
+        """
         data = save(_contiguous(arrays), metadata={"class_names": json.dumps(list(class_names))})
         replace_bytes(self.path / schema.EVAL_FILE, data)
         self.describe(eval_set_sha256=sha256(data))

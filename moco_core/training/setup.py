@@ -96,6 +96,7 @@ class Setup:
 
 def prepare(config: TrainConfig, group: Group | None = None) -> Setup:
     """Find the device and load the images; raises `ConfigError` or `DataError` with what to change."""
+    config.check_trainable()
     group = group or Group()
     device = pick_device(config.device, group)
     if config.tensorboard:

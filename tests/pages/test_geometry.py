@@ -212,7 +212,7 @@ def test_an_imported_run_without_views_or_features(tmp_path, monkeypatch):
     app = opened(tmp_path, monkeypatch)
     assert headings(app) == EVERYTHING
     assert not app.error
-    assert "hold no second view" in sentences(app.caption)
+    assert "there is no second view here" in sentences(app.info)
 
 
 # the numbers behind the page

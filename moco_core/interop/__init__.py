@@ -1,0 +1,1 @@
+"""Vectors from elsewhere become runs."""
