@@ -82,7 +82,8 @@ class Chart {
       clickmode: clickable ? "event+select" : "event",
     });
     this.size = this.measured();
-    Plotly.react(this.plot, data, layout, this.config(file, bar)).then(() => {
+    const config = this.drawn ? undefined : this.config(file, bar); // plotly.js starts afresh with a new one
+    Plotly.react(this.plot, data, layout, config).then(() => {
       this.root.dataset.drawn = "";
     });
     if (!this.drawn) this.plot.on("plotly_click", ({ points }) => this.click(points[0]));
