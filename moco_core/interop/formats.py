@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from moco_core.interop.columns import IDS, LABELS, NAMES, named
+from moco_core.interop.columns import IDS, LABELS, named
 from moco_core.interop.problem import VectorsError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Content:
     columns: Mapping[str, Array]  # N each: numbers, or objects (text, None where missing, images)
     used: tuple[str, ...] = ()  # columns of a table that the vectors were made of
     beside: str = ""  # the file that further columns came from
+    added: tuple[str, ...] = ()  # these columns
 
 
 def open_vectors(path: Path, columns: Sequence[str] = (), kept: Iterable[str] = ()) -> Content:
@@ -61,8 +62,8 @@ def open_vectors(path: Path, columns: Sequence[str] = (), kept: Iterable[str] = 
 
 def with_columns(content: Content, path: Path) -> Content:
     """`content` with the columns of another file beside its own; `VectorsError` unless it has a row a vector."""
-    columns = {**content.columns, **open_columns(path, len(content.values))}
-    return replace(content, columns=columns, beside=path.name)
+    found = open_columns(path, len(content.values))
+    return replace(content, columns={**content.columns, **found}, beside=path.name, added=tuple(found))
 
 
 def open_columns(path: Path, rows: int) -> dict[str, Array]:
@@ -215,7 +216,7 @@ def _numeric(path: Path, kind: str, frame: pd.DataFrame, columns: Sequence[str],
         spoken_for = kept | {n for n in numbers if n.lower() in (*LABELS, *IDS) and not (axes and n in "yY")}
         chosen = [name for name in numbers if name not in spoken_for]
         for name in names:
-            if name not in numbers and name not in kept and name.lower() not in (*LABELS, *IDS, *NAMES):
+            if name not in numbers and name not in kept and _stem(name) in map(_stem, chosen):
                 _check_text(path, name, frame[name])
     if not chosen:
         raise VectorsError(
@@ -229,6 +230,11 @@ def _numeric(path: Path, kind: str, frame: pd.DataFrame, columns: Sequence[str],
     beside = _frame_columns(frame.drop(columns=chosen))
     taken = f"{len(chosen):,} columns, {_few(chosen)}" if len(chosen) > 1 else f"column {chosen[0]!r}"
     return Content(path, kind, _rows(path, taken, values), taken, beside, tuple(chosen))
+
+
+def _stem(name: str) -> str:
+    """A column's name without the number at its end: what the columns of one vector share."""
+    return name.rstrip("0123456789")
 
 
 def _check_text(path: Path, name: str, column: pd.Series) -> None:

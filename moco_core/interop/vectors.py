@@ -77,6 +77,7 @@ def assembled(content: Content, choices: Choices) -> Reading:
     if labels_file is not None:
         content = with_columns(content, labels_file)
     columns = content.columns
+    labelling = {name: columns[name] for name in (columns if labels_file is None else content.added)}
     second = _second(path, choices, content)
     kept, dropped = _usable(content, second, choices)
     samples = _Samples()
@@ -93,7 +94,7 @@ def assembled(content: Content, choices: Choices) -> Reading:
     if content.beside:
         samples.source["columns_from"] = content.beside
         samples.sentences.append(f"{content.beside}: columns {', '.join(columns)}")
-    _take_labels(samples, columns, choices, labels_file)
+    _take_labels(samples, labelling, choices, labels_file)
     _take_names(samples, columns, choices)
     _take_images(samples, columns, choices, path, count)
     if second is not None:
@@ -208,7 +209,13 @@ def _take_labels(
     if not name:
         samples.sentences.append("labels: none found")
         return
-    found = beside.classes(columns[name], f"column {name!r}", beside.class_names_beside(columns, name))
+    try:
+        found = beside.classes(columns[name], f"column {name!r}", beside.class_names_beside(columns, name))
+    except VectorsError as error:
+        if choices.labels:
+            raise
+        samples.sentences.append(f"labels: none taken, as {error}")
+        return
     known = found.labels >= 0
     samples.labels, samples.class_names = found.labels, found.names
     where = f"column {name!r}" + (f" of {file.name}" if file is not None else "")
