@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from moco_core.interop import columns as beside
-from moco_core.interop.formats import Content, digest, open_vectors, with_columns
+from moco_core.interop.content import Content
+from moco_core.interop.formats import digest, open_vectors, with_columns
 from moco_core.interop.imported import Vectors
 from moco_core.interop.problem import VectorsError
 from moco_core.interop.thumbnails import in_column, in_folder, thumbnails
