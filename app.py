@@ -4,6 +4,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from moco_core.dashboard.plotly_js import load_plotly
 from moco_core.dashboard.selection import run_picker
 from moco_core.dashboard.training_panel import training_panel
 
@@ -26,7 +27,11 @@ page = st.navigation(
         for name, title, icon in PAGES
     ]
 )
+with st.container(gap=None):  # the first of the two takes no room
+    load_plotly()
+    body = st.container()
 with st.sidebar:
     run_picker()
     training_panel()
-page.run()
+with body:
+    page.run()

@@ -30,16 +30,28 @@ QUICK_POINTS = 2_000  # only where no runs are shipped
 QUICK_PAGES = ("projection",)
 ADDRESSES = {"runs": "", "compare": "compare?a_step=0"}  # of one run: its first step beside its last
 LIMIT = 600_000  # milliseconds that anything may take
-COMPLETE = """() => {
+DRAWN = """
+  const main = document.querySelector("[data-testid=stMain]");
   const stopped = document.querySelector("[data-test-script-state=notRunning]");
-  const heading = document.querySelector("[data-testid=stMain] h1");
-  const charts = [...document.querySelectorAll("[data-testid=stPlotlyChart]")];
-  const pictures = [...document.querySelectorAll(".moco-explorer")];
-  const awaited = document.querySelector("[data-testid=stSkeleton]"); // what stands where code is still loading
-  return stopped && heading && !awaited && charts.every((chart) => chart.querySelector(".main-svg"))
-    && pictures.every((picture) => picture.dataset.colour);
+  const all = (names) => [...main.querySelectorAll(names)].filter((found) => found.checkVisibility());
+  const inWindow = (found) => {
+    const { top, bottom } = found.getBoundingClientRect();
+    return bottom > 0 && top < innerHeight;
+  };
+  const awaited = "[data-testid=stSkeleton], [data-testid=stSpinner], .moco-chart:not([data-drawn]), "
+    + ".moco-explorer:not([data-colour]), [data-testid=stBidiComponentRegular]:empty";
+"""
+# A picture is drawn, the window is full, and nothing in it is still awaited.
+PICTURE = (
+    "() => {"
+    + DRAWN
+    + """
+  const end = main?.querySelector("[data-testid=stMainBlockContainer]")?.getBoundingClientRect().bottom;
+  return main?.querySelector("h1") && (stopped || end > 1.2 * innerHeight) && !all(awaited).some(inWindow)
+    && all(".moco-chart[data-drawn], .moco-explorer[data-colour], [class*=st-key-sphere]").length;
 }"""
-PICTURE = "() => document.querySelector('.moco-explorer[data-colour]') || (" + COMPLETE + ")()"
+)
+COMPLETE = "() => {" + DRAWN + "return stopped && main?.querySelector('h1') && !all(awaited).length; }"
 SECONDS = {"cold": 15.0, "warm": 3.0, "new colour": 1.0, "lasso to gallery": 1.5}
 
 
@@ -138,21 +150,23 @@ def measured(browser: Browser, root: Path, name: str, page: str, *, interact: bo
 
 
 def rest(process: int, seconds: float = 2.0) -> None:
-    """Wait until the app and the processes that it started use less than a twentieth of a core."""
+    """Wait until the app and the processes that it started have used less than a twentieth of a core, twice over."""
     app = psutil.Process(process)
 
-    def used() -> float:
-        total = 0.0
+    def used() -> dict[int, float]:
+        found = {}
         for one in (app, *app.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
-                total += sum(one.cpu_times()[:2])
-        return total
+                found[one.pid] = sum(one.cpu_times()[:2])
+        return found
 
-    before = used()
-    time.sleep(seconds)
-    while (now := used()) - before > seconds / 20:
-        before = now
+    quiet, before = 0, used()
+    while quiet < 2:
         time.sleep(seconds)
+        now = used()
+        spent = sum(total - before.get(pid, 0.0) for pid, total in now.items())
+        quiet = quiet + 1 if spent < seconds / 20 else 0
+        before = now
 
 
 def until_umap(page: Page) -> float:

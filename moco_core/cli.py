@@ -57,6 +57,8 @@ def main() -> None:
         "verify": verify,
         "project": project,
         "import": import_vectors,
+        "embed": embed,
+        "export": export,
     }
     try:
         tyro.extras.subcommand_cli_from_dict(verbs, prog="python -m moco_core", config=(OmitArgPrefixes,))
@@ -64,6 +66,8 @@ def main() -> None:
         _exit(2, str(error))
     except (RunError, JobError, VectorsError) as error:
         _exit(1, str(error))
+    except KeyboardInterrupt:
+        _exit(130, "stopped")
     except OSError as error:  # a folder that can't be made or read, a full disk
         where = f"{error.filename}: " if error.filename else ""
         _exit(1, f"{where}{error.strerror or error}")
@@ -213,6 +217,101 @@ def import_vectors(
     for sentence in found.sentences:
         print(sentence, file=sys.stderr)
     print(write_imported(root or default_root(), found.vectors, name=name or file.stem, source=found.source))
+
+
+def embed(
+    weights: Annotated[
+        Path, arg(metavar="FILE", help="A state dict or checkpoint: PyTorch's format, or safetensors.")
+    ],
+    images: Annotated[
+        Path, arg(metavar="DIR", help="Images: one sub-folder a class, or one flat folder; any size.")
+    ],
+    arch: Annotated[
+        str,
+        arg(
+            help="small-cnn, a classification model of torchvision such as resnet50 or vit_b_16, or timm:NAME. Weights "
+            "of a run that was trained here bring their own."
+        ),
+    ] = "",
+    prefix: Annotated[
+        str,
+        arg(help="Of the weights' names in the file; found by itself, unless several encoders are there."),
+    ] = "",
+    image_size: Annotated[
+        int,
+        arg(
+            help="Side in pixels of what the encoder sees: the middle seven eighths of the resized image. 0 stands for "
+            "224, or for the run's own."
+        ),
+    ] = 0,
+    mean: Annotated[
+        tuple[float, ...], arg(help="Subtracted from values in [0, 1], by channel; ImageNet's unless given.")
+    ] = (),
+    std: Annotated[
+        tuple[float, ...], arg(help="What values are then divided by; ImageNet's unless given.")
+    ] = (),
+    limit: Annotated[int, arg(help="Images, at most: the same share of every class.")] = 10_000,
+    batch_size: Annotated[int, arg(help="Images that are encoded at a time.")] = 64,
+    seed: Annotated[int, arg(help="Fixes which images are taken and how their second views look.")] = 0,
+    device: Annotated[str, arg(help="auto (a GPU when there is one), cpu, cuda, cuda:N or mps.")] = "auto",
+    name: Annotated[str, arg(help="What to call the run; empty makes a name from file and folder.")] = "",
+    root: Root = None,
+) -> None:
+    """Run an encoder from elsewhere over a folder of images; the last line printed is the run's directory."""
+    from moco_core.interop.embed import embed_folder
+    from moco_core.training.device import memory_ran_out, pick_device
+
+    try:
+        path = embed_folder(
+            root or default_root(),
+            weights,
+            images,
+            arch=arch,
+            prefix=prefix,
+            image_size=image_size,
+            mean=mean,
+            std=std,
+            limit=limit,
+            batch_size=batch_size,
+            seed=seed,
+            name=name,
+            device=pick_device(device),
+        )
+    except Exception as error:
+        if memory_ran_out(error):
+            raise RunError("out of memory: lower batch_size, image_size or limit") from error
+        raise
+    print(path)
+
+
+def export(
+    run: Positional[Annotated[str, arg(metavar="RUN_ID", help="The run, as `runs` lists it.")]],
+    step: Annotated[int | None, arg(help="The step to write; the newest unless given.")] = None,
+    to: Annotated[
+        Literal["parquet", "projector"],
+        arg(help="A table, or a folder for tensorboard --logdir and projector.tensorflow.org."),
+    ] = "parquet",
+    layer: Annotated[
+        Literal["query", "features"] | None,
+        arg(help="Which vectors; all in Parquet and the query embeddings for the projector unless given."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        arg(metavar="PATH", help="File or folder to write; named after run and step unless given."),
+    ] = None,
+    force: Annotated[bool, arg(help="Replace what an earlier export wrote.")] = False,
+    root: Root = None,
+) -> None:
+    """Write the vectors of one step as Parquet or as TensorBoard projector files; prints the path."""
+    from moco_core.interop.export import export_step
+
+    found = _run(_existing(root), run)
+    if found.problem is not None:
+        raise RunError(f"run {run}: {found.problem}")
+    if step is None and not found.steps:
+        raise RunError(f"run {run} has no snapshot that can be read yet")
+    checkpoint = found.steps[-1] if step is None else found.step(step)
+    print(export_step(found, checkpoint, to, layer=layer, out=out, force=force))
 
 
 def _existing(root: Path | None) -> Path:

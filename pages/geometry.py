@@ -4,7 +4,7 @@ import streamlit as st
 
 from moco_core.dashboard import geometry_data as data
 from moco_core.dashboard import loaders
-from moco_core.dashboard.clicks import clicked, news
+from moco_core.dashboard.clicks import news
 from moco_core.dashboard.explorer import explorer
 from moco_core.dashboard.figures.alignment_plane import alignment_plane
 from moco_core.dashboard.figures.circle import circle_density_chart
@@ -149,14 +149,14 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             nothing("The samples of this run have no labels, so neighbours have nothing to vote for.")
         else:
             matrix = data.confusion(run, checkpoint, k, layer)
-            event = chart(
+            click = chart(
                 confusion_chart(matrix.counts, matrix.totals, matrix.names),
                 data.confusion_reading(matrix, k, data.layer_name(run, layer)),
                 matrix.table,
                 key="confusion",
-                on_select="rerun",
+                clickable=True,
             )
-            pick_cell(run, checkpoint, k, layer, matrix, clicked(event))
+            pick_cell(run, checkpoint, k, layer, matrix, click)
 
 
 def pick_cell(

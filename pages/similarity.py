@@ -4,7 +4,7 @@ import streamlit as st
 
 from moco_core.dashboard import loaders
 from moco_core.dashboard import similarity_data as data
-from moco_core.dashboard.clicks import clicked, news
+from moco_core.dashboard.clicks import news
 from moco_core.dashboard.figures.cosine_histograms import (
     SCALES,
     cosine_histograms,
@@ -79,16 +79,16 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         weights = data.weights(run, checkpoint, source, temperature)
         drawn = data.bars(weights, temperature)
         st.markdown(data.reading(found, weights, temperature))
-        event = chart(
+        click = chart(
             cosine_histograms(data.edges(), found.histograms(), drawn, scale),
             f"Above: how often a cosine occurs among each kind of pair. Below: the share of the softmax that each bar "
             f"carries. {data.sampling(found)} Click a bar to see its pairs.",
             lambda: data.bar_table([found], drawn),
             key="cosines",
-            on_select="rerun",
+            clickable=True,
         )
         st.dataframe(data.quantile_table(found), hide_index=True, key="quantiles")
-        pick_bar(run, checkpoint, source, found, clicked(event))
+        pick_bar(run, checkpoint, source, found, click)
 
     with section("Other runs at this step"):
         sweep = [

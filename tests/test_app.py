@@ -11,6 +11,7 @@ from moco_core.dashboard.training_panel import OPENED
 from moco_core.jobs import this_host
 from moco_core.jobs.desk import Desk
 from moco_core.runs import RunStore, RunWriter
+from tests.charts import charts
 from tests.framed import REPOSITORY, button, framed, open_app, texts
 from tests.jobs.conftest import root, status, wait_for, wait_for_state
 from tests.synthetic import write_run
@@ -169,7 +170,7 @@ def test_progress_of_a_run_started_elsewhere(root: Path) -> None:
     (readout,) = [c.value for c in opened.sidebar.caption if "pairs/s" in c.value]
     assert readout.startswith("step 20 of 100 · 1 s left · 1,000 pairs/s · loss ")
     assert "positive cosine 0.95 · mean negative 0.03" in readout
-    assert len(opened.sidebar.get("plotly_chart")) == 1
+    assert len(charts(opened.sidebar)) == 1
 
 
 def test_a_run_lost_while_the_app_was_off_is_found_failed(root: Path) -> None:

@@ -42,7 +42,7 @@ ONLY_THERE = {
     "streamlit": {"dashboard", "pages", "app"},
     "plotly": {"dashboard"},
     "tyro": {"cli"},
-    "timm": {"training"},
+    "timm": {"training", "interop"},
     "tensorboard": {"training"},
     "submitit": {"jobs"},
 }

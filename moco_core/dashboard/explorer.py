@@ -57,7 +57,6 @@ def explorer(
     again, with the index of the frame at which an animation was left. The legend is that of the first pane.
     """
     with st.container(gap=None):
-        _plotly(key=f"{key}_plotly")
         samples = _sample_pack(images_id, _images=images)
         _columns(key=f"{key}_samples", data=samples.data)
         shown = []
@@ -159,22 +158,6 @@ def _sample_pack(images_id: str, _images: EvalSet) -> Pack:
     )
 
 
-def _plotly_loader() -> str:
-    """JavaScript that sets `globalThis.Plotly` once, from the installed plotly package."""
-    import plotly
-
-    source = (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_text()
-    return f"""
-function load() {{
-{source}
-}}
-export default function () {{
-  if (!globalThis.Plotly) load.call(globalThis);
-  for (const redraw of [...(globalThis.mocoShelf?.waiting ?? [])]) redraw();
-}}
-"""
-
-
 def _state(key: str) -> Mapping[str, Any]:
     state = st.session_state.get(key)
     return state if isinstance(state, Mapping) else {}
@@ -184,7 +167,6 @@ def _nothing() -> None:
     """Registers a state of the component; the page reads it as it runs again."""
 
 
-_plotly = st.components.v2.component("moco_lens_plotly", js=_plotly_loader())
 _columns = st.components.v2.component("moco_lens_columns", js=(_HERE / "columns.js").read_text())
 _view = st.components.v2.component(
     "moco_lens_explorer",

@@ -44,10 +44,10 @@ class Embeddings:
 def same_directions(run: Run) -> bool:
     """Whether the features are the query embeddings before they were scaled, as in a file of vectors.
 
-    Then one layer says all that cosines can say.
+    So they are of an encoder without a head. Then one layer says all that cosines can say.
     """
     source = run.info.get("source")
-    return isinstance(source, dict) and source.get("kind") == "import"
+    return isinstance(source, dict) and (source.get("kind") == "import" or source.get("head") == "")
 
 
 def layer_name(run: Run, layer: str) -> str:

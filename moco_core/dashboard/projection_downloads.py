@@ -9,7 +9,8 @@ from moco_core.dashboard import loaders
 from moco_core.dashboard.figures.projection import projection_figure
 from moco_core.dashboard.points import Colour, Points
 from moco_core.dashboard.projection_view import hover_texts, table_of
-from moco_core.dashboard.widgets import downloads
+from moco_core.dashboard.widgets import PARQUET, Download, downloads
+from moco_core.interop.export import parquet
 from moco_core.projections import Projection
 from moco_core.runs import Checkpoint, Run
 
@@ -17,7 +18,7 @@ from moco_core.runs import Checkpoint, Run
 def projection_downloads(
     run: Run, checkpoint: Checkpoint, picture: Projection, frame: int, points: Points, colour: Colour
 ) -> None:
-    """The picture as a table and as a figure; as PNG it comes from the picture's own toolbar."""
+    """The picture as a table and as a figure, and the vectors behind it; as PNG it comes from its own toolbar."""
     images = loaders.eval_set(run)
 
     def table() -> pd.DataFrame:
@@ -27,4 +28,11 @@ def projection_downloads(
         title = f"{run.name}, step {checkpoint.step}"
         return projection_figure(picture.coordinates[frame], colour, hover_texts(table()), points.axes, title)
 
-    downloads(f"projection {run.id} step {checkpoint.step}", table, figure)
+    vectors = Download(
+        "Vectors",
+        lambda: parquet(run, checkpoint),
+        "vectors.parquet",
+        PARQUET,
+        "All embeddings of this step with labels and ids, as Parquet.",
+    )
+    downloads(f"projection {run.id} step {checkpoint.step}", table, figure, [vectors])

@@ -13,6 +13,7 @@ import numpy as np
 import streamlit as st
 
 from moco_core import jobs, theory
+from moco_core.dashboard.chart_view import draw_chart
 from moco_core.dashboard.figures.progress import progress_chart
 from moco_core.dashboard.loaders import history
 from moco_core.dashboard.selection import shown_runs, store
@@ -69,7 +70,7 @@ def _training(run: Run, ticket: Ticket | SlurmJob | None) -> None:
     st.caption(_readout(run, logged))
     if len(logged["step"]) > 1:
         config = run.config
-        st.plotly_chart(
+        draw_chart(
             progress_chart(
                 logged["step"],
                 logged["loss"],
@@ -79,7 +80,8 @@ def _training(run: Run, ticket: Ticket | SlurmJob | None) -> None:
                 floor=theory.loss_floor(config.negatives, config.temperature, config.dim),
             ),
             key=f"progress-{run.id}",
-            config={"displayModeBar": False},
+            summary="Loss with the chance and floor lines; positive and mean negative cosine; against the step.",
+            mode_bar=False,
         )
     stopping = phase == "stopping"
     again = stopping and isinstance(ticket, SlurmJob)  # SLURM can be asked twice

@@ -4,49 +4,55 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from moco_core.dashboard.chart_view import draw_chart
 from moco_core.dashboard.palette import CLASS_COLOURS
 from moco_core.dashboard.text import plain
+
+PARQUET = "application/vnd.apache.parquet"
 
 Table: TypeAlias = "pd.DataFrame | Callable[[], pd.DataFrame]"
 
 
+class Download(NamedTuple):
+    """A file that a button offers, made when the button is pressed."""
+
+    label: str
+    make: Callable[[], str | bytes]
+    suffix: str
+    mime: str
+    help: str
+
+
 def chart(
-    figure: go.Figure,
-    caption: str,
-    data: Table,
-    key: str,
-    *,
-    on_select: Literal["ignore", "rerun"] = "ignore",
-    selection_mode: tuple[Literal["points", "box", "lasso"], ...] = ("points",),
-) -> Any:
+    figure: go.Figure, caption: str, data: Table, key: str, *, clickable: bool = False
+) -> list[Any] | None:
     """A sentence (Markdown) that says what the chart shows and how to read it, the chart, its downloads.
 
-    `data` is what is drawn, or a function that makes it once someone downloads it. With `on_select="rerun"`
-    the page runs again when bars or points are chosen, and the event is returned as `st.plotly_chart` does.
+    `data` is what is drawn, or a function that makes it once someone downloads it. Of a `clickable` chart the
+    `customdata` of the point or bar clicked last is returned.
     """
     st.caption(caption)
-    event = st.plotly_chart(
-        figure,
-        key=key,
-        theme="streamlit",
-        on_select=on_select,
-        selection_mode=selection_mode,
-        config={"displaylogo": False, "toImageButtonOptions": {"filename": file_name(key), "scale": 2}},
-        alt=re.sub(r"[*_`\\]", "", caption),
+    click = draw_chart(
+        figure, key=key, summary=re.sub(r"[*_`\\]", "", caption), file=file_name(key), clickable=clickable
     )
     downloads(key, data, figure)
-    return event
+    return click
 
 
-def downloads(key: str, data: Table, figure: go.Figure | Callable[[], go.Figure] | None = None) -> None:
-    """Buttons for the data as CSV and Parquet and the figure as one HTML file that needs no network.
+def downloads(
+    key: str,
+    data: Table,
+    figure: go.Figure | Callable[[], go.Figure] | None = None,
+    more: Sequence[Download] = (),
+) -> None:
+    """Buttons for the data as CSV and Parquet and the figure as one HTML file that needs no network, then `more`.
 
     Nothing is written before a button is pressed.
     """
@@ -55,27 +61,29 @@ def downloads(key: str, data: Table, figure: go.Figure | Callable[[], go.Figure]
     def table() -> pd.DataFrame:
         return data() if callable(data) else data
 
-    files: list[tuple[str, Callable[[], str | bytes], str, str]] = [
-        ("CSV", lambda: table().to_csv(index=False), "csv", "text/csv"),
-        ("Parquet", lambda: _parquet(table()), "parquet", "application/vnd.apache.parquet"),
+    drawn = "What is drawn, as a table."
+    files = [
+        Download("CSV", lambda: table().to_csv(index=False), "csv", "text/csv", drawn),
+        Download("Parquet", lambda: _parquet(table()), "parquet", PARQUET, drawn),
     ]
     if figure is not None:
         made = figure
-        files.append(("HTML", lambda: _page(made() if callable(made) else made), "html", "text/html"))
+        page = "The figure, to open in any browser."
+        files.append(
+            Download("HTML", lambda: _page(made() if callable(made) else made), "html", "text/html", page)
+        )
     with st.container(horizontal=True, horizontal_alignment="right", gap="small"):
-        for label, make, suffix, mime in files:
+        for file in (*files, *more):
             st.download_button(
-                label,
-                make,
-                f"{name}.{suffix}",
-                mime,
-                key=f"{key}_{suffix}",
+                file.label,
+                file.make,
+                f"{name}.{file.suffix}",
+                file.mime,
+                key=f"{key}_{file.suffix}",
                 on_click="ignore",
                 type="tertiary",
                 icon=":material/download:",
-                help="The figure, to open in any browser."
-                if suffix == "html"
-                else "What is drawn, as a table.",
+                help=file.help,
             )
 
 

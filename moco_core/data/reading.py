@@ -35,9 +35,12 @@ def read_one(listing: Listing, position: int, size: int) -> Reading:
 
 
 def read_all(
-    listing: Listing, positions: np.ndarray, size: int, *, progress: bool = True
+    listing: Listing, positions: np.ndarray, size: int, *, progress: bool = True, block: int = BLOCK
 ) -> Iterator[Reading]:
-    """The pictures at `positions`, in that order; threads decode them, as Pillow lets others run meanwhile."""
+    """The pictures at `positions`, in that order; threads decode them, as Pillow lets others run meanwhile.
+
+    At most `block` pictures are held at a time.
+    """
     with (
         warnings.catch_warnings(),
         ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool,
@@ -46,8 +49,8 @@ def read_all(
         ) as bar,
     ):
         warnings.simplefilter("ignore")  # Pillow warns of large pictures and odd palettes, which are handled
-        for start in range(0, len(positions), BLOCK):
-            block = positions[start : start + BLOCK].tolist()
-            for reading in pool.map(lambda i: read_one(listing, i, size), block):
+        for start in range(0, len(positions), block):
+            part = positions[start : start + block].tolist()
+            for reading in pool.map(lambda i: read_one(listing, i, size), part):
                 yield reading
                 bar.update()

@@ -7,6 +7,7 @@ import io
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -279,6 +280,11 @@ def test_downloads(page, address, run):
     text = figure.value.path().read_text()
     assert "cdn.plot.ly" not in text.partition("plotly.js v")[0]
     assert "<script src" not in text
+    with page.expect_download() as vectors:
+        page.get_by_role("button", name="Vectors").click()
+    assert vectors.value.suggested_filename.endswith(".parquet")
+    frame = pd.read_parquet(vectors.value.path())
+    np.testing.assert_array_equal(np.stack(frame["query"]), run.steps[-1].query)
 
 
 def test_dark(dark_page, address, run):

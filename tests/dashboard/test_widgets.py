@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from moco_core.dashboard import widgets
 from moco_core.dashboard.palette import CLASS_COLOURS
+from tests.charts import charts
 
 TABLE = pd.DataFrame({"name": ["<b>ä</b>", "a,b"], "value": [1.5, float("nan")]})
 
@@ -37,7 +38,7 @@ def test_what_stands_on_a_page():
     assert not app.exception
     assert [caption.value for caption in app.caption] == ["Somebody 2020", "What it **shows**."]
     assert [button.label for button in app.get("download_button")] == ["CSV", "Parquet", "HTML"]
-    assert len(app.get("plotly_chart")) == 1
+    assert len(charts(app)) == 1
     assert app.info[0].value == "Nothing yet."
     assert app.error[0].value == "This can't be shown: x must be \\<b\\>1\\</b\\>, got \\`2\\`"
     assert app.session_state.made == 0  # a table is made once someone asks for it

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moco_core.data.split import held_out_rows
+from moco_core.data.split import held_out_rows, stratified_rows
 
 
 @given(st.lists(st.integers(-1, 5), min_size=4, max_size=300))
@@ -32,3 +32,19 @@ def test_what_is_held_out_doesnt_follow_the_order_of_the_files():
     assert len(held_out) == 200
     assert abs(held_out.mean() - 499.5) < 6 * 1000 / np.sqrt(12 * 200)
     assert len(set(np.diff(held_out))) > 5
+
+
+@given(st.lists(st.integers(-1, 5), min_size=1, max_size=300), st.integers(1, 400), st.integers(0, 3))
+def test_chosen_rows_are_the_same_share_of_every_class(labels, count, seed):
+    labels = np.array(labels)
+    chosen = stratified_rows(labels, count, seed)
+    assert chosen.sum() == min(count, len(labels))
+    for label in np.unique(labels):
+        members = labels == label
+        assert abs(chosen[members].sum() - members.sum() * chosen.mean()) <= 1.5
+    np.testing.assert_array_equal(stratified_rows(labels, count, seed), chosen)
+
+
+def test_another_seed_chooses_others():
+    labels = np.zeros(1000, int)
+    assert (stratified_rows(labels, 100, 0) & stratified_rows(labels, 100, 1)).sum() < 40

@@ -310,9 +310,8 @@ def test_reading_ahead_is_bounded(tmp_path, monkeypatch):
         begun.append(position)
         return reading.Reading(np.zeros((3, size, size), np.uint8), False, "")
 
-    monkeypatch.setattr(reading, "BLOCK", 4)
     monkeypatch.setattr(reading, "read_one", counted)
-    readings = reading.read_all(list_folder(tmp_path), np.arange(12), 8, progress=False)
+    readings = reading.read_all(list_folder(tmp_path), np.arange(12), 8, progress=False, block=4)
     for used in range(1, 13):
         next(readings)
         assert len(begun) <= -(-used // 4) * 4

@@ -1,10 +1,9 @@
 """One run has one colour on every page that draws several."""
 
-import json
-
 import pytest
 
 from moco_core.dashboard.palette import series_colour
+from tests.charts import charts
 from tests.pages.opening import open_page
 from tests.stale_runs import write_stale_run
 
@@ -24,12 +23,12 @@ def root(tmp_path, monkeypatch):
 
 def drawn(app) -> list[dict[str, str]]:
     """Run → colour of its lines, of each chart that shows several runs."""
-    charts = []
-    for chart in app.get("plotly_chart"):
-        lines = [trace for trace in json.loads(chart.proto.spec)["data"] if "color" in trace.get("line", {})]
+    found = []
+    for chart in charts(app):
+        lines = [trace for trace in chart["data"] if "color" in trace.get("line", {})]
         named = {trace.get("name", "").partition(",")[0]: trace["line"]["color"] for trace in lines}
-        charts.append({name: colour for name, colour in named.items() if name in NAMES})
-    return [colours for colours in charts if len(colours) > 1]
+        found.append({name: colour for name, colour in named.items() if name in NAMES})
+    return [colours for colours in found if len(colours) > 1]
 
 
 @pytest.mark.parametrize(("page", "charts"), [("runs", 1), ("geometry", 1), ("queue", 8), ("similarity", 1)])

@@ -13,6 +13,7 @@ from moco_core.analysis.neighbors import knn_predict, overlap
 from moco_core.dashboard import compare_data as data
 from moco_core.dashboard.compare_data import Side
 from moco_core.runs import RunStore, RunWriter, schema
+from tests.charts import charts
 from tests.pages.opening import headings, open_page, sentences
 from tests.synthetic import write_run
 
@@ -65,7 +66,7 @@ def test_two_runs_are_shown_whole(two, monkeypatch):
     assert headings(app) == HEADINGS
     assert not app.error
     assert "Both embed the same 60 images." in sentences(app.caption)
-    assert len(app.get("plotly_chart")) == 3
+    assert len(charts(app)) == 3
     assert list(app.dataframe[0].value["metric"])[:3] == [
         "kNN accuracy (projector output)",
         "linear probe accuracy",

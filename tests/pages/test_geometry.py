@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from moco_core.analysis.neighbors import knn_predict
 from moco_core.dashboard import geometry_data
 from moco_core.runs import RunStore, schema
+from tests.charts import charts
 from tests.pages.opening import headings, open_page, sentences
 from tests.synthetic import write_run
 
@@ -38,7 +39,7 @@ def test_a_sweep_is_shown_whole(tmp_path, monkeypatch):
     assert not app.error
     assert sorted(app.multiselect[0].value) == ["m0.0", "m0.9", "m0.99"]
     assert "Projector output. No collapse" in sentences(app.success)
-    assert len(app.get("plotly_chart")) == 5
+    assert len(charts(app)) == 5
 
 
 def test_the_step_of_the_url_is_shown(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import pytest
 
 from moco_core.dashboard.sweep_views import PAPER_COLUMN
 from moco_core.runs import RunWriter
+from tests.charts import charts
 from tests.pages.opening import open_page, shown
 from tests.stale_runs import write_stale_run
 
@@ -37,7 +38,7 @@ def test_a_sweep_is_averaged_over_seeds_beside_the_papers_numbers(root):
     assert table[PAPER_COLUMN].tolist() == ["fails", "57.8", "55.2", "59.0", "58.9"]
     assert "±" in table["loss, nats"][0]
     assert "half-life" in text
-    assert len(app.get("plotly_chart")) == 3
+    assert len(charts(app)) == 3
 
 
 def test_a_sweep_can_be_chosen_by_its_tag(root):
@@ -57,14 +58,14 @@ def test_three_methods_are_compared(root):
     write_stale_run(root, "c", sweep="s", queue=False)
     app = open_page("momentum")
     assert "Three ways to get negatives" in shown(app)
-    assert len(app.get("plotly_chart")) == 4
+    assert len(charts(app)) == 4
 
 
 def test_methods_without_momentum_say_so(root):
     write_stale_run(root, "c", queue=False)
     app = open_page("momentum")
     assert "None of these runs has a momentum encoder" in shown(app)
-    assert not app.get("plotly_chart")
+    assert not charts(app)
 
 
 def test_an_empty_root_says_how_to_start(root):

@@ -42,7 +42,7 @@ def test_a_run_is_drawn(root):
     assert "Colour is the class." in text
     assert "PCA is a shadow" in text
     assert not app.error
-    assert [button.label for button in app.get("download_button")] == ["CSV", "Parquet", "HTML"]
+    assert [button.label for button in app.get("download_button")] == ["CSV", "Parquet", "HTML", "Vectors"]
 
 
 def test_a_stored_picture_comes_with_its_faithfulness(root):

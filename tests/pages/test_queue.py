@@ -3,6 +3,7 @@
 import pytest
 
 from moco_core.runs import Run, RunWriter
+from tests.charts import charts
 from tests.pages.opening import open_page, shown
 from tests.stale_runs import write_stale_run
 from tests.synthetic import write_run
@@ -26,7 +27,7 @@ def test_a_run_shows_everything(root):
     assert "Spearman" in text
     assert [metric.label for metric in app.metric][:2] == ["Consistent length K*", "Queue filled"]
     assert app.metric[1].value == "100%"
-    assert len(app.get("plotly_chart")) == CHARTS
+    assert len(charts(app)) == CHARTS
 
 
 def test_several_momenta_are_shown_together(root):
@@ -91,14 +92,14 @@ def test_a_method_without_a_queue_says_why(root):
     write_stale_run(root, "run", queue=False)
     app = open_page("queue")
     assert "keeps no keys" in shown(app)
-    assert not app.get("plotly_chart")
+    assert not charts(app)
 
 
 def test_a_queue_that_was_not_measured_is_still_shown(root):
     write_run(root, "run", drift=False)
     app = open_page("queue")
     assert "was not measured" in shown(app)
-    assert len(app.get("plotly_chart")) == 1
+    assert len(charts(app)) == 1
 
 
 def test_the_contracts_arrays_alone_are_enough(root):

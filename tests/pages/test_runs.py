@@ -15,6 +15,7 @@ from moco_core.dashboard.runs_table import matching, newest_metric, runs_table, 
 from moco_core.jobs import this_host
 from moco_core.paper import RECIPES
 from moco_core.runs import RunStore, RunWriter, schema
+from tests.charts import charts
 from tests.framed import REPOSITORY, button, framed, open_app, texts
 from tests.jobs.conftest import root, status, wait_for_state
 from tests.synthetic import write_run
@@ -200,7 +201,7 @@ def test_the_reason_of_a_failure_stands_below_the_table(root: Path) -> None:
 def test_loss_curves_of_selected_runs_and_of_the_newest_sweep(root: Path) -> None:
     for momentum in (0.9, 0.99):
         write_run(root, f"m={momentum}", momentum=momentum, sweep="one")
-    assert len(open_app().get("plotly_chart")) == 1
+    assert len(charts(open_app())) == 1
     runs = list(RunStore(root))
     curves = logged_losses(runs)
     assert [curve.name for curve in curves] == ["m=0.9", "m=0.99"]  # as on every page, not as stored

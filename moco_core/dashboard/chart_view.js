@@ -1,0 +1,202 @@
+// One Plotly chart, drawn when it comes near the window, or before that in an idle moment. New data are drawn in
+// place: zoom and the entries hidden in the legend stay. This function runs again at each change of data or theme;
+// everything it remembers hangs on its element.
+
+const PATIENCE = 10000; // milliseconds to wait for plotly.js
+const NEAR = "50% 0px"; // half a window above and below
+
+const shelf = (globalThis.mocoShelf ??= { packs: new Map(), waiting: new Set() });
+shelf.unseen ??= new Set(); // charts still to be drawn, out of sight
+
+export default function ({ data, parentElement, setStateValue }) {
+  const chart = (parentElement.chart ??= new Chart(parentElement));
+  chart.send = setStateValue;
+  chart.show(data);
+  return () => chart.close();
+}
+
+class Chart {
+  constructor(parent) {
+    this.root = document.createElement("div");
+    this.root.className = "moco-chart";
+    this.root.setAttribute("role", "figure");
+    this.plot = document.createElement("div");
+    this.plot.className = "plot";
+    this.root.append(this.plot);
+    parent.append(this.root);
+    this.started = performance.now();
+    this.redraw = () => this.draw();
+    this.sight = new IntersectionObserver(
+      (entries) => {
+        this.near = entries.at(-1).isIntersecting;
+        if (this.near) this.draw();
+      },
+      { rootMargin: NEAR },
+    );
+    this.sight.observe(this.root);
+    this.sizing = new ResizeObserver(() => this.fit());
+    this.sizing.observe(this.plot);
+  }
+
+  close() {
+    this.sight.disconnect();
+    this.sizing.disconnect();
+    clearTimeout(this.timer);
+    shelf.waiting.delete(this.redraw);
+    shelf.unseen.delete(this);
+    if (this.drawn) Plotly.purge(this.plot);
+  }
+
+  show(spec) {
+    const theme = readTheme(this.root);
+    const stamp = JSON.stringify([spec, theme]);
+    if (stamp === this.stamp) return; // the page ran again, the chart is the same
+    Object.assign(this, { spec, theme, stamp, stale: true });
+    delete this.root.dataset.drawn;
+    this.root.setAttribute("aria-label", spec.summary);
+    this.root.style.setProperty("--height", `${spec.height}px`);
+    if (this.near) this.draw();
+    else whenIdle(this);
+  }
+
+  // Nothing is drawn where there is no room, as in a closed expander: it comes into sight later.
+  draw() {
+    if (!this.stale || !this.plot.offsetWidth) return;
+    if (!globalThis.Plotly) {
+      shelf.waiting.add(this.redraw);
+      this.watch();
+      return;
+    }
+    shelf.waiting.delete(this.redraw);
+    shelf.unseen.delete(this);
+    this.message("");
+    this.stale = false;
+    const { data, layout } = JSON.parse(this.spec.figure);
+    const { clickable, file, mode_bar: bar } = this.spec;
+    delete layout.height; // that of the element
+    Object.assign(layout, {
+      template: template(this.theme),
+      autosize: true,
+      uirevision: "kept",
+      selectionrevision: this.stamp,
+      clickmode: clickable ? "event+select" : "event",
+    });
+    this.size = this.measured();
+    Plotly.react(this.plot, data, layout, this.config(file, bar)).then(() => {
+      this.root.dataset.drawn = "";
+    });
+    if (!this.drawn) this.plot.on("plotly_click", ({ points }) => this.click(points[0]));
+    this.drawn = true;
+  }
+
+  config(file, bar) {
+    return {
+      displaylogo: false,
+      displayModeBar: bar ? "hover" : false,
+      showSendToCloud: false, // plotly.js would offer to upload the picture
+      plotlyServerURL: "",
+      toImageButtonOptions: { filename: file, scale: 2 },
+      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+      modeBarButtonsToAdd: [
+        {
+          name: "fullscreen",
+          title: "Fill the screen (Esc ends it)",
+          icon: FRAME,
+          click: () => (document.fullscreenElement ? document.exitFullscreen() : this.root.requestFullscreen()),
+        },
+      ],
+    };
+  }
+
+  click(point) {
+    if (this.spec.clickable && point?.customdata) this.send("clicked", Array.from(point.customdata));
+  }
+
+  measured() {
+    return `${this.plot.offsetWidth} ${this.plot.offsetHeight}`;
+  }
+
+  fit() {
+    if (!this.drawn || !this.plot.offsetWidth || this.measured() === this.size) return;
+    this.size = this.measured();
+    Plotly.Plots.resize(this.plot);
+  }
+
+  // Says so in words when plotly.js does not come.
+  watch() {
+    clearTimeout(this.timer);
+    const left = this.started + PATIENCE - performance.now();
+    if (globalThis.Plotly) return;
+    if (left > 0) this.timer = setTimeout(() => this.watch(), left);
+    else this.message("The chart can't be drawn: plotly.js did not load. Reload the page to try again.");
+  }
+
+  message(text) {
+    if (!this.note && !text) return;
+    if (!this.note) {
+      this.note = document.createElement("p");
+      this.note.className = "note";
+      this.root.prepend(this.note);
+    }
+    this.note.textContent = text;
+    this.note.hidden = !text;
+  }
+}
+
+const FRAME = {
+  width: 24,
+  height: 24,
+  path: "M4 4h6v2H6v4H4zM14 4h6v6h-2V6h-4zM4 14h2v4h4v2H4zM18 14h2v6h-6v-2h4z",
+};
+
+// One chart at a time, so that the browser can answer in between.
+function whenIdle(chart) {
+  shelf.unseen.add(chart);
+  if (shelf.unseen.size > 1) return;
+  const next = () => {
+    const [first] = shelf.unseen;
+    if (!first) return;
+    shelf.unseen.delete(first);
+    first.draw();
+    if (shelf.unseen.size) soon(next);
+  };
+  soon(next);
+}
+
+function soon(task) {
+  if (globalThis.requestIdleCallback) requestIdleCallback(task);
+  else setTimeout(task, 100);
+}
+
+function readTheme(node) {
+  const style = getComputedStyle(node);
+  const read = (name, otherwise) => style.getPropertyValue(`--st-${name}`).trim() || otherwise;
+  return {
+    text: read("text-color", "#333333"),
+    background: read("background-color", "#ffffff"),
+    font: read("font", "sans-serif"),
+  };
+}
+
+// What a figure leaves open: fonts and colours of the app, on no ground of its own.
+function template({ text, background, font }) {
+  const line = "rgba(128,128,128,0.22)";
+  const axis = {
+    gridcolor: line,
+    linecolor: line,
+    zerolinecolor: line,
+    ticklabelstandoff: 4,
+    title: { font: { size: 14 }, standoff: 12 },
+  };
+  return {
+    layout: {
+      font: { family: font, color: text, size: 12 },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      xaxis: { ...axis, showgrid: false, zeroline: false },
+      yaxis: axis,
+      hoverlabel: { bgcolor: background, bordercolor: line, font: { family: font, color: text, size: 12 } },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: text, activecolor: text },
+    },
+  };
+}

@@ -1,0 +1,66 @@
+"""Plotly charts in a component of our own: drawn when they come into sight, redrawn in place.
+
+`st.plotly_chart` builds all charts of a page at once before any is seen, and builds each anew whenever its data
+change: zoom and hidden legend entries are lost, and a step takes as long as opening the page.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import plotly.io as pio
+import streamlit as st
+
+HEIGHT = 450  # pixels of a figure that names none
+
+_HERE = Path(__file__).parent
+
+
+def draw_chart(
+    figure: go.Figure,
+    *,
+    key: str,
+    summary: str,
+    file: str = "chart",
+    clickable: bool = False,
+    mode_bar: bool = True,
+) -> list[Any] | None:
+    """Draw `figure` in the app's colours; returns the `customdata` of the point or bar that was clicked last.
+
+    `summary` is read to those who can't see the chart, `file` names the picture that the mode bar downloads. Only
+    a `clickable` chart marks what is clicked and runs the page again.
+    """
+    click = _view(
+        key=key,
+        data={
+            "figure": plain_json(figure),
+            "height": figure.layout.height or HEIGHT,
+            "summary": summary,
+            "file": file,
+            "clickable": clickable,
+            "mode_bar": mode_bar,
+        },
+        on_clicked_change=_nothing,
+    ).clicked
+    return click if isinstance(click, list) else None  # it comes from outside
+
+
+def plain_json(figure: go.Figure) -> str:
+    """The figure as JSON without its template: the browser brings one in the colours of the app's theme."""
+    spec = figure.to_dict()
+    spec["layout"].pop("template", None)
+    return pio.to_json(spec, validate=False)
+
+
+def _nothing() -> None:
+    """Registers a state of the component; the page reads it as it runs again."""
+
+
+_view = st.components.v2.component(
+    "moco_lens_chart",
+    js=(_HERE / "chart_view.js").read_text(encoding="utf-8"),
+    css=(_HERE / "chart_view.css").read_text(encoding="utf-8"),
+    isolate_styles=False,
+)

@@ -1,0 +1,95 @@
+"""An encoder from elsewhere, in evaluation mode: its weights in an architecture that they fill completely."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from moco_core.config import ConfigError
+from moco_core.interop.heads import find_head
+from moco_core.interop.matching import find_backbone, suggestion
+from moco_core.interop.weights import Weights, WeightsError
+
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A backbone with the weights of a file, and the projection head beside it."""
+
+    backbone: nn.Module  # B×C×H×W → B×F, or B×F×1×1
+    head: nn.Module | None  # B×F → B×D
+    channels: int  # C
+    facts: dict[str, Any]  # what was found where, for run.json
+    sentence: str  # the same for people
+
+    def to(self, device: torch.device) -> Loaded:
+        """The same encoder; its modules move to `device`."""
+        for module in filter(None, (self.backbone, self.head)):
+            module.to(device)
+        return self
+
+    def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Features B×F and projections B×D, which without a head are the features."""
+        features = self.backbone(images).flatten(1)
+        return features, features if self.head is None else self.head(features)
+
+
+def load_encoder(weights: Weights, arch: str, prefix: str, image_size: int) -> Loaded:
+    """Fill the backbone called `arch` with the weights of a file (see `find_backbone` for `prefix`).
+
+    Raises `ConfigError` for an unknown architecture, `WeightsError` when the file doesn't hold it whole and finite,
+    and when it takes no images of `image_size` pixels.
+    """
+    if not arch:
+        likely = suggestion(weights)
+        raise ConfigError(
+            f"--arch must name the architecture of {weights.path.name}"
+            + (f"; its weights fit --arch {likely}" if likely else ", such as --arch resnet50")
+        )
+    match, others = find_backbone(weights, arch, prefix)
+    state = match.state(weights.tensors)
+    broken = [name for name, tensor in state.items() if not tensor.isfinite().all()]
+    if broken:
+        raise WeightsError(
+            f"{weights.path} holds weights that are not finite, in {len(broken)} of its tensors ({_some(broken)}): its "
+            "training has broken down"
+        )
+    backbone = match.build()
+    backbone.load_state_dict(state, strict=False)  # all but counters is there
+    backbone.eval()
+    channels = next((m.in_channels for m in backbone.modules() if isinstance(m, nn.Conv2d)), 3)
+    try:
+        with torch.inference_mode():
+            width = backbone(torch.zeros(1, channels, image_size, image_size)).flatten(1).shape[1]
+    except (RuntimeError, AssertionError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise WeightsError(f"{arch} takes no images of {image_size} pixels: {reason}") from error
+    found = find_head(weights.tensors, match.prefix, width)
+    name, head = found if found else ("", None)
+    left = [there for there in match.others if not (name and there.startswith(f"{name}."))]
+    dim = width if head is None else head[-1].out_features
+    facts = {
+        "arch": arch,
+        "prefix": match.prefix,
+        "matched": match.expected,
+        "missing": 0,
+        "unexpected": len(left),
+        "head": name,
+        "features": width,
+        "dim": dim,
+    }
+    sentence = (
+        f"{weights.path.name}: all {match.expected} tensors of {arch} under prefix {match.prefix!r}, "
+        + (f"head {name!r} ({width} → {dim})" if name else f"no projection head ({width} features)")
+        + (f"; {len(left)} others left aside ({_some(left)})" if left else "")
+        + (f"; --prefix also takes {_some(others)}" if others else "")
+    )
+    return Loaded(backbone, None if head is None else head.eval(), channels, facts, sentence)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
