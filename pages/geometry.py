@@ -136,12 +136,12 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         st.markdown(data.hubness_reading(hubs))
         chart(
             hubness_chart(hubs.occurrence, hubs.k),
-            f"How many images have how many others that count them among their {hubs.k} nearest. The mean is always "
+            f"How many samples have how many others that count them among their {hubs.k} nearest. The mean is always "
             f"{hubs.k}; a long tail to the right means hubs.",
             lambda: data.hubness_table(hubs, images),
             key="hubness",
         )
-        st.caption("The images that are neighbours of the most others.")
+        st.caption("The samples that are neighbours of the most others.")
         gallery(data.hub_cards(hubs, images))
 
     with section("Which classes are confused?"):

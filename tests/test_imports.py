@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FACTS = {"config", "caveats", "theory", "paper", "sphere", "trace"}
-IMPORTS = {f"interop.{name}" for name in ("columns", "formats", "imported", "problem", "vectors")}  # no torch
+IMPORTS = {  # without torch
+    f"interop.{name}" for name in ("columns", "content", "formats", "imported", "problem", "vectors")
+}
 MAY_IMPORT = {
     "config": set(),
     "caveats": {"config"},

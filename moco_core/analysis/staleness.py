@@ -107,17 +107,17 @@ def spread(keys: Array, sample_ids: Array | None = None) -> float:
     that keeps its precision in a collapsed space. Without `sample_ids` (M) every row is its own sample.
     NaN when there is no pair of different samples.
     """
-    x = as_rows(keys, "keys", unit=True, minimum=1).astype(np.float64)
-    count = len(x)
+    x = as_rows(keys, "keys", unit=True, minimum=1)
+    count, mean = len(x), x.mean(0, dtype=np.float64)
     within, pairs_within = 0.0, float(count)
     if sample_ids is not None:
         _check_shape(np.asarray(sample_ids), (count,), "sample_ids")
         _, group, size = np.unique(sample_ids, return_inverse=True, return_counts=True)
         pairs_within = float(np.square(size).sum())
         sums = np.zeros((len(size), x.shape[1]))
-        np.add.at(sums, group, x)
+        np.add.at(sums, group, x.astype(np.float64))
         within = float(size[group] @ np.square(x - sums[group] / size[group, None]).sum(1))
-    total = count * float(np.square(x - x.mean(0)).sum())
+    total = count * sum(float(np.square(x[rows] - mean).sum()) for rows in blocks(count, x.shape[1]))
     pairs = count**2 - pairs_within
     return max(total - within, 0.0) / pairs if pairs else float("nan")
 

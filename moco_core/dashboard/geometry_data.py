@@ -143,7 +143,7 @@ def left_out(paths: Sequence[StepPath]) -> str:
     missing = [plain(p.name) for p in paths if not any(map(math.isfinite, p.alignment))]
     if not missing:
         return ""
-    return f" Left out, because they hold no second view of their images: {', '.join(missing)}."
+    return f" Left out, because they hold no second view: {', '.join(missing)}."
 
 
 def no_plane(runs: Sequence[Run], paths: Sequence[StepPath]) -> str:
@@ -234,8 +234,8 @@ def hubness_reading(hubs: neighbors.Hubness) -> str:
         verdict = "**No hubs to speak of**"
     return (
         f"{verdict}: the counts have a skewness of {hubs.skewness:.1f} (around 0 without hubs, above 1 with clear "
-        f"ones), the most popular image is a neighbour of {int(hubs.occurrence.max()):,} others, and "
-        f"{hubs.anti_hubs:.1%} of the images are nobody's neighbour."
+        f"ones), the most popular sample is a neighbour of {int(hubs.occurrence.max()):,} others, and "
+        f"{hubs.anti_hubs:.1%} of the samples are nobody's neighbour."
     )
 
 
@@ -277,9 +277,9 @@ def confusion_reading(matrix: Confusion, k: int, layer: str) -> str:
         else ""
     )
     return (
-        f"Row: the true class; column: the vote of the {k} nearest other images by cosine, weighted by "
+        f"Row: the true class; column: the vote of the {k} nearest other samples by cosine, weighted by "
         f"exp(cosine / {neighbors.TEMPERATURE:g}), in the {layer}. {matrix.accuracy:.1%} of the votes are "
-        f"right: those on the diagonal.{cut} Click a cell to see its images."
+        f"right: those on the diagonal.{cut} Click a cell to see what is in it."
     )
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from moco_core.interop.formats import Content, checked, open_vectors, with_columns
+from moco_core.interop.content import Content
+from moco_core.interop.formats import checked, open_vectors, with_columns
 
 ENDINGS = ["npy", "npz", "parquet", "csv", "tsv", "txt", "safetensors"]
 WAYS = {"drop": "File dropped here", "path": "Path on this machine"}

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from moco_core.dashboard.import_file import Named
 from moco_core.dashboard.text import plain
 from moco_core.interop.columns import IDS, LABELS, NAMES, classes, named, repeats
-from moco_core.interop.formats import Content
+from moco_core.interop.content import Content
 from moco_core.interop.imported import write_imported
 from moco_core.interop.vectors import NONE, Choices, assembled
 

@@ -24,7 +24,7 @@ def chosen_gallery(
     images = loaders.eval_set(run)
     st.subheader(f"{title}: {len(chosen):,}")
     st.caption(
-        f"{class_summary(chosen, images)} Beside each image are its nearest neighbours in "
+        f"{class_summary(chosen, images)} Beside each are its nearest neighbours in "
         f"the full space ({loaders.layer_name(run, layer)}) by cosine, of its own class in blue, of another in orange."
     )
     page = 1

@@ -174,9 +174,7 @@ def panels(found: Sequence[Cosines]) -> list[Panel]:
 def reading(found: Cosines, weight: SoftmaxWeights | None, temperature: float) -> str:
     """What the histograms say, in a few sentences (Markdown)."""
     if weight is None:
-        return (
-            "This run holds no second view of its images, so there are no positive pairs to set them against."
-        )
+        return "This run holds no second view of its samples, so there are no positive pairs to set them against."
     half = similarity.quantiles(weight.negative, np.array([0.5]))[0]
     pairs = similarity.quantiles(found.negative.counts, np.array([0.5]))[0]
     apart = (

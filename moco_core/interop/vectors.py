@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from moco_core.interop import columns as beside
-from moco_core.interop.formats import Content, digest, open_vectors, with_columns
+from moco_core.interop.content import Content
+from moco_core.interop.formats import digest, open_vectors, with_columns
 from moco_core.interop.imported import Vectors
 from moco_core.interop.problem import VectorsError
 from moco_core.interop.thumbnails import in_column, in_folder, thumbnails
@@ -77,6 +78,7 @@ def assembled(content: Content, choices: Choices) -> Reading:
     if labels_file is not None:
         content = with_columns(content, labels_file)
     columns = content.columns
+    labelling = {name: columns[name] for name in (columns if labels_file is None else content.added)}
     second = _second(path, choices, content)
     kept, dropped = _usable(content, second, choices)
     samples = _Samples()
@@ -93,7 +95,7 @@ def assembled(content: Content, choices: Choices) -> Reading:
     if content.beside:
         samples.source["columns_from"] = content.beside
         samples.sentences.append(f"{content.beside}: columns {', '.join(columns)}")
-    _take_labels(samples, columns, choices, labels_file)
+    _take_labels(samples, labelling, choices, labels_file)
     _take_names(samples, columns, choices)
     _take_images(samples, columns, choices, path, count)
     if second is not None:
@@ -208,7 +210,13 @@ def _take_labels(
     if not name:
         samples.sentences.append("labels: none found")
         return
-    found = beside.classes(columns[name], f"column {name!r}", beside.class_names_beside(columns, name))
+    try:
+        found = beside.classes(columns[name], f"column {name!r}", beside.class_names_beside(columns, name))
+    except VectorsError as error:
+        if choices.labels:
+            raise
+        samples.sentences.append(f"labels: none taken, as {error}")
+        return
     known = found.labels >= 0
     samples.labels, samples.class_names = found.labels, found.names
     where = f"column {name!r}" + (f" of {file.name}" if file is not None else "")

@@ -147,3 +147,13 @@ def test_sample_ids_of_any_size_arrive():
     assert arrays["ids"].tolist() == ids.tolist()
     assert arrays["labels"].tolist() == [0, 1, -1]
     assert meta["names"] == ["a", "b"]
+
+
+def test_names_arrive_as_lines_and_no_picture_is_sent_where_there_is_none():
+    images = EvalSet(
+        np.zeros((2, 0, 0, 0), np.uint8), np.array([0, -1]), np.arange(2), ("a",), ("<b>one</b>", "")
+    )
+    _, meta, arrays = unpack(_sample_pack("named", _images=images).data)
+    assert arrays["called"].tobytes().decode().split("\n") == ["<b>one</b>", ""]
+    assert meta["side"] == 0
+    assert not len(arrays["sheet"])

@@ -32,6 +32,17 @@ def parsed(html):
     return reader
 
 
+def test_samples_without_an_image_are_shown_by_name():
+    nothing = np.zeros((2, 0, 0, 0), np.uint8)
+    images = EvalSet(nothing, np.array([0, -1]), np.array([7, 8]), ("cat",), (EVIL, ""))
+    assert [images.title(row) for row in (0, 1)] == [f"{EVIL} (cat)", "unlabelled #8"]
+    found = parsed(gallery_html([[card(images, 0, "cosine 0.5", "#123456"), card(images, 1)]]))
+    assert set(found.tags) <= {"div", "figure", "br", "span"}
+    assert EVIL in found.text
+    assert "cosine 0.5" in found.text
+    assert any("#123456" in value for name, value in found.attributes if name == "style")
+
+
 def test_names_are_shown_as_they_are():
     images = EvalSet(np.zeros((2, 4, 4, 1), np.uint8), np.array([0, -1]), np.array([7, 8]), (EVIL,))
     found = parsed(gallery_html([[card(images, 0, f"cosine {EVIL}"), card(images, 1)]]))

@@ -37,6 +37,18 @@ def test_find_samples(text, rows):
     assert find_samples(text, IMAGES).tolist() == rows
 
 
+def test_names_of_samples_are_searched_too():
+    images = EvalSet(
+        np.zeros((3, 0, 0, 0), np.uint8),
+        np.array([0, 1, -1]),
+        np.arange(3),
+        ("boot", "bag"),
+        ("Rain", "boots", ""),
+    )
+    assert find_samples("boot", images).tolist() == [0, 1]
+    assert find_samples("rain", images).tolist() == [0]
+
+
 def test_numbers_that_are_no_ids_are_class_names():
     digits = EvalSet(
         np.zeros((2, 1, 1, 1), np.uint8), np.array([7, 3]), np.array([100, 101]), tuple("0123456789")

@@ -163,7 +163,12 @@ def test_too_many_classes_are_no_classes(tmp_path, monkeypatch):
     with pytest.raises(
         VectorsError, match="column 'label' holds 12 different values, where labels are at most 10"
     ):
-        read(path)
+        read(path, labels="label")
+    found = read(path)
+    assert (found.vectors.labels == -1).all()
+    assert any(
+        s.startswith("labels: none taken, as column 'label' holds 12 different") for s in found.sentences
+    )
     assert read(path, labels="none", names="label").vectors.names == tuple(WORDS)
 
 
@@ -212,6 +217,20 @@ def test_labels_from_a_file(tmp_path):
     assert found.vectors.names == tuple(WORDS)
     assert found.vectors.labels.tolist() == (LABELS - 1).tolist()
     assert found.source["labels"] == "column 'label' of many.csv"
+
+
+def test_labels_of_a_file_go_before_those_beside_the_vectors(tmp_path):
+    path = csv(tmp_path / "a.csv", frame(label=LABELS))
+    (tmp_path / "l.txt").write_text("\n".join("xy"[i % 2] for i in range(N)))
+    assert read(path, labels="l.txt").vectors.class_names == ("x", "y")
+    csv(tmp_path / "l.csv", pd.DataFrame({"note": WORDS, "label": [f"new {i}" for i in LABELS]}))
+    assert read(path, labels="l.csv").vectors.class_names == ("new 0", "new 1", "new 2")
+
+
+def test_text_beside_the_vectors_may_look_like_numbers(tmp_path):
+    codes = [*map(str, range(N - 1)), "none"]
+    found = read(csv(tmp_path / "a.csv", frame(code=codes)))
+    assert found.vectors.values.shape == (N, D)
 
 
 def test_labels_large_numbers_missing_values_and_none(tmp_path):
@@ -345,7 +364,6 @@ def refused(tmp_path):
             "column 'id' gives 6 ids more than once, the first is 0",
         ),
         "words.csv": (lambda p: csv(p, frame(id=["a", "a", *WORDS[2:]])), "gives 1 ids more than once, the first is a"),
-        "fractions.csv": (lambda p: csv(p, frame(label=np.linspace(0, 1, N))), "column 'label' holds fractions"),
         "typo.csv": (
             lambda p: csv(p, frame(v3=["1.5"] * (N - 1) + ["1,5x"])),
             r"column 'v3' of typo\.csv holds numbers, but text in 1 rows, first in row 11 \('1,5x'\)",
@@ -367,8 +385,9 @@ def test_bad_files_are_refused_in_a_sentence(tmp_path, name, capsys):
 @pytest.mark.parametrize(
     ("choices", "sentence"),
     [
-        ({"columns": ("v0", "nope")}, "has no column 'nope'; it has v0, v1, v2, name"),
+        ({"columns": ("v0", "nope")}, "has no column 'nope'; it has v0, v1, v2, name, score"),
         ({"columns": ("name",)}, "column 'name' of a.csv holds text"),
+        ({"labels": "score"}, "column 'score' holds fractions; labels are whole numbers or text"),
         ({"labels": "nope"}, "no 'nope', and its columns beside the vectors are name"),
         ({"names": "nope"}, r"names must be a column beside the vectors \(name\)"),
         ({"images": "nope"}, "images must be a folder or a column"),
@@ -377,7 +396,7 @@ def test_bad_files_are_refused_in_a_sentence(tmp_path, name, capsys):
     ],
 )
 def test_choices_that_do_not_fit_are_refused(tmp_path, choices, sentence):
-    path = csv(tmp_path / "a.csv", frame(name=WORDS))
+    path = csv(tmp_path / "a.csv", frame(name=WORDS, score=np.linspace(0, 1, N)))
     with pytest.raises(VectorsError, match=sentence):
         read(path, **choices)
 

@@ -184,3 +184,17 @@ def test_missing_arrays_are_named(tmp_path):
     writer.write_step(20, {schema.EMBEDDINGS_FILE: {"query": np.ones((3, 2), np.float32)}}, {})
     with pytest.raises(RunError, match="lacks 'features'; it holds query"):
         _ = reopen(writer.path).step(20).features
+
+
+def test_samples_may_have_names(path):
+    writer, images = RunWriter(path), reopen(path).eval_set
+    assert images.names is None
+    names = ["plain", "two\nlines", "", "ünï ☃", *map(str, range(26))]
+    arrays = {name: getattr(images, name) for name in ("thumbnails", "labels", "sample_ids")}
+    writer.write_eval_set(arrays | {"names": schema.packed_names(names)}, images.class_names)
+    found = reopen(path).eval_set
+    assert found.names == ("plain", "two lines", "", "ünï ☃", *map(str, range(26)))
+    assert [found.title(row) for row in (0, 2)] == ["plain (class 0)", f"class 2 #{found.sample_ids[2]}"]
+    writer.write_eval_set(arrays | {"names": schema.packed_names(names[:-1])}, images.class_names)
+    with pytest.raises(RunError, match="names 29 samples where there are 30"):
+        _ = reopen(path).eval_set

@@ -1,0 +1,109 @@
+"""Files of arrays: numpy's own and safetensors.
+
+Nothing is unpickled: a pickle runs whatever code is in it when it is read, so a file from someone else could do
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from moco_core.interop.columns import named
+from moco_core.interop.content import VECTORS, Content, checked_rows, told
+from moco_core.interop.problem import VectorsError
+
+Array = np.ndarray
+
+
+def read_npy(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
+    """The one array of an .npy file, left on disk until it is asked for."""
+    return Content(path, "npy", checked_rows(path, "the array", loaded(path, mapped=True)), "the array", {})
+
+
+def read_npz(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
+    """One array of an .npz file, with the columns beside it."""
+    return _named_arrays(path, "npz", members(path), columns, kept)
+
+
+def read_safetensors(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
+    """One array of a safetensors file, with the columns beside it."""
+    return _named_arrays(path, "safetensors", tensors(path), columns, kept)
+
+
+def members(path: Path) -> dict[str, Array]:
+    """All arrays of an .npz file; `VectorsError` when one can't be read."""
+    with loaded(path) as arrays:
+        return {name: _member(path, arrays, name) for name in arrays.files}
+
+
+def tensors(path: Path) -> dict[str, Array]:
+    """All arrays of a safetensors file; `VectorsError` when they can't be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
+        raise VectorsError(
+            f"{path.name} can't be read as safetensors of numpy's types: {told(error)}"
+        ) from error
+
+
+def loaded(path: Path, *, mapped: bool = False) -> Any:
+    """What numpy makes of a file without unpickling anything; `VectorsError` when it can't be read."""
+    try:
+        return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise _unreadable(path, error) from error
+    except Exception as error:  # zipfile's own
+        raise VectorsError(f"{path.name} can't be read: {told(error)}") from error
+
+
+def _named_arrays(
+    path: Path, kind: str, found: dict[str, Array], columns: Sequence[str], kept: set[str]
+) -> Content:
+    """One array holds the vectors: the one asked for, one known by its name, or the only one that can."""
+    if columns:
+        if len(columns) > 1 or columns[0] not in found:
+            raise VectorsError(f"{path.name} has no array {' '.join(columns)!r}; it holds {_listed(found)}")
+        name = columns[0]
+    else:
+        flat = [n for n, array in found.items() if array.ndim == 2 and n not in kept]
+        known = named(flat, VECTORS)
+        if known is None and len(flat) != 1:
+            raise VectorsError(
+                f"{path.name} leaves open which array holds the vectors; it holds {_listed(found)}. Name it with "
+                "--columns, or call it embeddings"
+            )
+        name = flat[0] if known is None else known
+    values = checked_rows(path, f"array {name!r}", found[name])
+    beside = {n: _plain(a) for n, a in found.items() if n != name and a.shape == (len(values),)}
+    return Content(path, kind, values, f"array {name!r}", beside)
+
+
+def _member(path: Path, arrays: Any, name: str) -> Array:
+    try:
+        return np.asarray(arrays[name])
+    except Exception as error:  # zlib's and zipfile's own among them
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> VectorsError:
+    if "pickle" in str(error) or "Python objects" in str(error):
+        return VectorsError(
+            f"{path.name} holds Python objects, which are stored as a pickle; a pickle can run any code when it is "
+            "read, so it is never opened: save the numbers alone, as with numpy.save(path, x.astype('float32'))"
+        )
+    return VectorsError(f"{path.name} can't be read: {told(error)}")
+
+
+def _plain(array: Array) -> Array:
+    return array if array.dtype.kind in "iufb" else array.astype(str).astype(object)
+
+
+def _listed(found: Mapping[str, Array]) -> str:
+    return ", ".join(f"{n} {'×'.join(map(str, a.shape))}" for n, a in found.items()) or "nothing"

@@ -1,0 +1,51 @@
+"""What a file of vectors holds, and the words in which it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from moco_core.interop.problem import VectorsError
+
+Array = np.ndarray
+
+VECTORS = ("embeddings", "embedding", "vectors", "vector", "x", "query", "features", "emb", "z")
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file holds: vectors, and columns of as many entries beside them."""
+
+    path: Path
+    format: str
+    values: Array  # N×D, any kind of number
+    taken: str  # where in the file they were
+    columns: Mapping[str, Array]  # N each: numbers, or objects (text, None where missing, images)
+    used: tuple[str, ...] = ()  # columns of a table that the vectors were made of
+    beside: str = ""  # the file that further columns came from
+    added: tuple[str, ...] = ()  # these columns
+
+
+def checked_rows(path: Path, what: str, array: Array) -> Array:
+    """`array` if it is N×D real numbers; `VectorsError` otherwise, which names the file and `what` in it."""
+    if array.dtype.kind not in "iufb":
+        raise VectorsError(f"{what} of {path.name} holds {array.dtype}; vectors are made of real numbers")
+    if array.ndim != 2:
+        raise VectorsError(
+            f"{what} of {path.name} has shape {array.shape}; vectors are N×D, one row a sample"
+        )
+    return array
+
+
+def few(names: Sequence[str]) -> str:
+    """Names in a sentence: of many, the first and the last."""
+    shown = list(names) if len(names) <= 6 else [*names[:3], "…", names[-1]]
+    return ", ".join(shown) or "none"
+
+
+def told(error: Exception) -> str:
+    """What a library says, on one line and not too long."""
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,88 @@
+"""Tables kept as text: what parts their cells, and whether the first line names the columns."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from moco_core.interop.content import told
+from moco_core.interop.problem import VectorsError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = np.ndarray
+
+SPACES = r"\s+"
+
+
+def text_table(path: Path, *, titles: bool) -> pd.DataFrame:
+    """A whole file of comma-, semicolon-, tab- or space-separated values; `VectorsError` when it can't be read."""
+    import pandas as pd
+
+    separator = _separator(path)
+
+    def read(**more: Any) -> pd.DataFrame:
+        return pd.read_csv(
+            path,
+            sep=separator,
+            header=0 if titles else None,
+            encoding="utf-8-sig",
+            quoting=csv.QUOTE_NONE if separator == SPACES else csv.QUOTE_MINIMAL,
+            low_memory=False,
+            **more,
+        )
+
+    try:
+        frame = read()
+        texts = [i for i, kind in enumerate(frame.dtypes) if kind.kind not in "iufb"]
+        if texts:  # once more: among numbers NA and null are missing, among words they are words
+            as_written = read(usecols=texts, keep_default_na=False, na_values=[""])
+            for i, name in zip(texts, as_written.columns, strict=True):
+                frame.isetitem(i, as_written[name])
+        return frame
+    except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
+        raise VectorsError(f"{path.name} can't be read as a table of text: {told(error)}") from error
+
+
+def text_lines(path: Path, rows: int) -> Array:
+    """The lines of a text file, a title above `rows` of them left out."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise VectorsError(f"{path.name} can't be read as text: {told(error)}") from error
+    return np.array(lines[len(lines) == rows + 1 :], object)
+
+
+def has_titles(path: Path) -> bool:
+    """Whether the first line names the columns: unless half of it is numbers, other than 0, 1, 2, … in order."""
+    line, separator = _first_line(path), _separator(path)
+    cells = line.split() if separator == SPACES else line.split(separator)
+    numbers = [cell.strip() for cell in cells if _is_number(cell)]
+    return 2 * len(numbers) < len(cells) or numbers == [str(i) for i in range(len(numbers))]
+
+
+def _separator(path: Path) -> str:
+    """Tab, semicolon or comma, the first of them that the first line has; else spaces, if they part numbers."""
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    line = _first_line(path)
+    cells = line.split()
+    spaced = len(cells) < 2 * sum(map(_is_number, cells)) and len(cells) > 1
+    return next((mark for mark in "\t;," if mark in line), SPACES if spaced else ",")
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        return file.readline().rstrip("\r\n")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
