@@ -38,7 +38,7 @@ def pick_run(label: str, param: str, *, default: str | None = None) -> str | Non
     """
     runs = list(store())
     if not runs:
-        st.caption("No runs yet. Start one under **Train**.")
+        st.caption("No runs yet. Start one under **Train**, or bring vectors under **Import**.")
         return None
     names = labels(runs)
     asked = st.query_params.get(param)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,8 @@ from moco_core.runs import RunWriter, schema
 
 Array = np.ndarray
 
+UNFINISHED = ".importing-"  # how the folder of an import under way begins
+ABANDONED = 86_400.0  # seconds after which nobody works in such a folder any more
 MEASURED = 20_000  # rows behind the metrics that compare all pairs; of more, this many evenly over the file
 
 
@@ -104,7 +109,8 @@ def write_imported(root: Path, vectors: Vectors, *, name: str, source: Mapping[s
         arrays["second_view"] = as_rows(vectors.second_view, "second_view", unit=True)
     metrics = measured(vectors, query)
     root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".importing-", dir=root) as hidden:
+    _clear_abandoned(root)
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=root) as hidden:
         writer = RunWriter.create(Path(hidden), config)
         samples = {name: getattr(vectors, name) for name in ("thumbnails", "labels", "sample_ids")}
         if vectors.names is not None:
@@ -119,6 +125,14 @@ def write_imported(root: Path, vectors: Vectors, *, name: str, source: Mapping[s
         writer.set_status(state="finished", step=0, total_steps=0)
         writer.move_to(root)
     return writer.path
+
+
+def _clear_abandoned(root: Path) -> None:
+    """Remove what imports that were killed have left behind."""
+    for folder in root.glob(f"{UNFINISHED}*"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > ABANDONED:
+                shutil.rmtree(folder)
 
 
 def measured(vectors: Vectors, query: Array) -> dict[str, dict[str, Any]]:

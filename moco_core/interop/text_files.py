@@ -31,7 +31,7 @@ def text_table(path: Path, *, titles: bool) -> pd.DataFrame:
             sep=separator,
             header=0 if titles else None,
             encoding="utf-8-sig",
-            quoting=csv.QUOTE_NONE if separator == SPACES else csv.QUOTE_MINIMAL,
+            quoting=csv.QUOTE_MINIMAL if _quoted(path, separator) else csv.QUOTE_NONE,
             low_memory=False,
             **more,
         )
@@ -73,6 +73,11 @@ def _separator(path: Path) -> str:
     cells = line.split()
     spaced = len(cells) < 2 * sum(map(_is_number, cells)) and len(cells) > 1
     return next((mark for mark in "\t;," if mark in line), SPACES if spaced else ",")
+
+
+def _quoted(path: Path, separator: str) -> bool:
+    """Whether quotation marks enclose cells: TensorBoard's projector takes those in its metadata as they are."""
+    return separator != SPACES and not (separator == "\t" and "metadata" in path.stem)
 
 
 def _first_line(path: Path) -> str:

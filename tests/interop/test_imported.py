@@ -186,6 +186,11 @@ def test_a_kill_leaves_no_run_to_be_seen(tmp_path):
     assert len(os.listdir(tmp_path)) == 1
     assert list(RunStore(tmp_path)) == []
     assert written(tmp_path, vectors()).id == "mine"
+    assert len(os.listdir(tmp_path)) == 2  # what another import may still be writing stays
+    (hidden,) = tmp_path.glob(".importing-*")
+    os.utime(hidden, (0, 0))
+    written(tmp_path, vectors())
+    assert sorted(os.listdir(tmp_path)) == ["mine", "mine-2"]
 
 
 def test_imported_is_a_setting_of_no_training(tmp_path):

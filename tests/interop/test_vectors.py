@@ -179,6 +179,13 @@ def test_columns_that_are_named_make_the_vectors(tmp_path):
     assert read(path, labels="weight").vectors.values.shape[1] == 3
 
 
+def test_quotation_marks_in_projector_metadata_are_part_of_the_names(tmp_path):
+    np.savetxt(tmp_path / "vectors.tsv", VALUES, delimiter="\t")
+    words = ['"quoted" word', '"', 'a 5" disk', *WORDS[3:]]
+    (tmp_path / "metadata.tsv").write_text("".join(f"{w}\n" for w in words))
+    assert read(tmp_path / "vectors.tsv").vectors.names == tuple(words)
+
+
 def test_projector_files(tmp_path):
     np.savetxt(tmp_path / "vectors.tsv", VALUES, delimiter="\t")
     same(read(tmp_path / "vectors.tsv"))
