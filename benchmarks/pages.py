@@ -1,10 +1,10 @@
 """Seconds and megabytes of each page in a real browser, on the shipped runs and on a large synthetic one.
 
 Cold: the first page opened after the app was started, nothing in the run's cache. Warm: the same address opened
-again in a fresh window of the browser, once the projections that the first opening asked for are made. The
-picture is there when the page's embeddings are drawn, or on a page without them when all of it is; the whole page
-when its script has ended, every chart is drawn and every picture stands. Megabytes are all that the browser
-received. On the projection page also: a new colour, a new step, and from the end of a lasso to the gallery.
+again in a fresh browser without a cache of its own, once the projections that the first opening asked for are made.
+The picture is there when all that the window shows is drawn; the whole page when its script has ended and everything
+below the window is drawn, too. Megabytes are all that the browser received. On the projection page also: a new
+colour, a new step, and from the end of a lasso to the gallery.
 Everything is drawn in software, without a GPU.
 """
 
