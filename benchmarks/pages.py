@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
+from tqdm import tqdm
 
 from benchmarks.report import parse_args, report
 from tests.browser.server import BROWSER_FLAGS, REPOSITORY, Server, browser_path
@@ -28,8 +29,9 @@ from tests.synthetic import write_run
 POINTS = 50_000
 QUICK_POINTS = 2_000  # only where no runs are shipped
 QUICK_PAGES = ("projection",)
+BARE_PAGES = ("import",)  # without a picture to wait for
 ADDRESSES = {"runs": "", "compare": "compare?a_step=0"}  # of one run: its first step beside its last
-LIMIT = 600_000  # milliseconds that anything may take
+LIMIT = 180_000  # milliseconds that anything may take
 DRAWN = """
   const main = document.querySelector("[data-testid=stMain]");
   const stopped = document.querySelector("[data-test-script-state=notRunning]");
@@ -98,11 +100,12 @@ def main() -> None:
     if path is None:
         raise SystemExit("no browser found; install chromium")
     figures: dict[str, float] = {}
-    pages = QUICK_PAGES if args.quick else tuple(sorted(p.stem for p in (REPOSITORY / "pages").glob("*.py")))
+    there = sorted(page.stem for page in (REPOSITORY / "pages").glob("*.py"))
+    pages = QUICK_PAGES if args.quick else tuple(page for page in there if page not in BARE_PAGES)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
         for name, root in roots(Path(folder), args.quick):
-            for page in pages:
+            for page in tqdm(pages, desc=name):
                 figures |= measured(browser, root, name, page, interact=page == "projection")
         browser.close()
     targets = {
