@@ -6,6 +6,7 @@ there. Changing pages clears the URL, so the session remembers the last choice a
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from moco_core.runs.writer import slug
 RUN = "run"
 RUNS = "runs"
 STEP = "step"
+LEFT = "_left"  # the run in the address when a page chose another one, and that moment
+SETTLING_SECONDS = 5.0  # until every browser has taken over a new address
 
 
 def store() -> RunStore:
@@ -133,6 +136,7 @@ def shown_runs() -> set[str]:
 
 def choose_run(run_id: str) -> None:
     """Make this the run that pages show, as if picked in the sidebar."""
+    st.session_state[LEFT] = st.query_params.get(RUN), time.monotonic()
     _publish(RUN, run_id)
 
 
@@ -180,7 +184,11 @@ def labels(runs: Sequence[Run]) -> dict[str, str]:
 
 def _wanted(param: str, options: Collection[str]) -> str | None:
     """The value that the URL asks for, else the session's last, if it is among the options."""
-    for value in (st.query_params.get(param), st.session_state.get(_memory(param))):
+    asked = st.query_params.get(param)
+    left, moment = st.session_state.get(LEFT, (None, 0.0))
+    if param == RUN and asked == left and time.monotonic() - moment < SETTLING_SECONDS:
+        asked = None  # a browser that is busy still sends the address from before `choose_run`
+    for value in (asked, st.session_state.get(_memory(param))):
         if value in options:
             return value
     return None

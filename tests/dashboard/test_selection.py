@@ -173,3 +173,32 @@ def test_one_snapshot_needs_no_slider(tmp_path: Path, visit) -> None:
     opened = visit()
     assert seen(opened)["step"] == 0
     assert not opened.select_slider
+
+
+def starting_page() -> None:
+    import streamlit as st
+
+    from moco_core.dashboard import selection
+
+    if st.button("Start"):
+        selection.choose_run("new")
+        st.rerun()
+    selection.run_picker()
+    run = selection.current_run()
+    st.json({"run": run.id if run else None})
+
+
+def test_a_browser_that_still_sends_the_old_address_does_not_undo_a_start(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("MOCO_RUNS", str(tmp_path))
+    for name in ("old", "new"):
+        write_run(tmp_path, name)
+    opened = AppTest.from_function(starting_page, default_timeout=30)
+    opened.query_params["run"] = "old"
+    opened.run().button[0].click().run()
+    assert seen(opened)["run"] == "new"
+    opened.query_params["run"] = "old"
+    assert seen(opened.run())["run"] == "new"
+    assert opened.query_params["run"] in ("new", ["new"])
+    monkeypatch.setattr("moco_core.dashboard.selection.SETTLING_SECONDS", 0.0)
+    opened.query_params["run"] = "old"  # later it is someone's wish
+    assert seen(opened.run())["run"] == "old"
