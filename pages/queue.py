@@ -61,7 +61,7 @@ def live() -> None:
     else:
         st.markdown(readings.consistency(own, shown.size))
         tiles = st.columns(5)
-        tiles[0].metric("Consistent length K*", f"{own.k_star:,}")
+        tiles[0].metric("Consistent length K*", own.k_star_text)
         tiles[1].metric("Queue filled", f"{own.filled / shown.size:.0%}")
         tiles[2].metric("Gradient cosine, all keys", readings.number(own.final_cosine))
         tiles[3].metric("Oldest keys' drift ÷ spread", readings.number(own.oldest_relative))

@@ -61,7 +61,13 @@ UNNAMED = "whether equal ids mean the same samples, only who made the files can 
 LEFT_OUT = (
     ", each left out in turn"  # runs store votes of training images; here the images vote for each other
 )
-NOT_SETTINGS = {"value", "count", "filled", "anchors"}  # of a stored metric: what doesn't define it
+NOT_SETTINGS = {
+    "value",
+    "count",
+    "filled",
+    "measured",
+    "anchors",
+}  # of a stored metric: what doesn't define it
 
 
 @dataclass(frozen=True)
