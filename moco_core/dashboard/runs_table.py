@@ -76,7 +76,11 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
             format="%.3f",
             help="InfoNCE in nats, mean of the last tenth of the log; not comparable between different K or τ.",
         ),
-        "knn": column.NumberColumn("kNN", format="%.3f", help="Weighted kNN accuracy, newest snapshot."),
+        "knn": column.NumberColumn(
+            "kNN",
+            format="%.3f",
+            help="Weighted kNN accuracy, newest snapshot: training images vote, or imported vectors for each other.",
+        ),
         "linear": column.NumberColumn(
             "Linear", format="%.3f", help="Accuracy of a linear probe on the features."
         ),
