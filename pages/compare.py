@@ -18,6 +18,7 @@ from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import chart, downloads, guide, nothing
 from moco_core.projections import ProjectionSettings
 
+PURPOSE = "What changed between two runs, or between two steps of one, and which of the two is better."
 HOW_TO_READ = """
 Choose any two checkpoints: two runs, or two steps of one. What is compared is what both did with the **same samples**.
 
@@ -182,7 +183,7 @@ def changed_gallery(found: np.ndarray, near: Neighbourhoods, common: Common) -> 
 
 
 st.title("Two checkpoints side by side")
-guide(HOW_TO_READ, CITATION)
+guide(PURPOSE, HOW_TO_READ, CITATION)
 left, right = st.columns(2)
 with left:
     a = pick("A", st.query_params.get("run"))

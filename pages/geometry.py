@@ -21,6 +21,7 @@ from moco_core.dashboard.sphere_run import draw_run
 from moco_core.dashboard.widgets import chart, downloads, guide, nothing
 from moco_core.runs import Checkpoint, Run
 
+PURPOSE = "Whether views of one sample lie together and different samples apart, or everything in one place."
 HOW_TO_READ = """
 A good embedding does two things at once: it puts two views of one sample **close together** (alignment, lower is
 better) and it **spreads** different samples over the whole sphere (uniformity, lower is better). A network can get
@@ -182,7 +183,7 @@ def pick_cell(
 
 
 st.title("Geometry of the embedding space")
-guide(HOW_TO_READ, CITATION)
+guide(PURPOSE, HOW_TO_READ, CITATION)
 run = current_run()
 if run is not None:
     with section("Alignment and uniformity over training"):

@@ -11,6 +11,7 @@ from moco_core.runs import RunError
 
 LIVE_SECONDS = 5.0
 
+PURPOSE = "What momentum, queue length and the source of negatives did to runs, beside the figures of He et al. (2019)."
 HOW_TO_READ = """
 The key encoder follows the query encoder slowly: θ_k ← m·θ_k + (1 − m)·θ_q. Two questions decide m and K:
 
@@ -94,6 +95,6 @@ def live() -> None:
 
 
 st.title("Momentum")
-guide(HOW_TO_READ, CITATION)
+guide(PURPOSE, HOW_TO_READ, CITATION)
 training = any(run.status.active for run in store())
 st.fragment(live, run_every=LIVE_SECONDS if training else None)()

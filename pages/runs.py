@@ -57,6 +57,7 @@ def live() -> None:
 
 
 st.title("Runs")
+st.markdown("What has been trained or imported here, how far it came, and how good it is.")
 runs = list(store())
 if runs:
     active = any(run.status.active for run in runs)

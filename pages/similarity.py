@@ -18,6 +18,7 @@ from moco_core.dashboard.selection import current_run, labels, run_multipicker, 
 from moco_core.dashboard.widgets import chart, guide, nothing, problem
 from moco_core.runs import Checkpoint, Run, RunError
 
+PURPOSE = "How alike the pairs are that the loss pulls together and pushes apart, and where its force goes."
 HOW_TO_READ = """
 Contrastive learning pulls **positive** pairs (two views of one sample) together and pushes **negative** pairs apart.
 Here are the cosines of all such pairs. In a good encoder the positives stand far to the right, the bulk of the
@@ -159,7 +160,7 @@ def pick_bar(
 
 
 st.title("Similarity of positives and negatives")
-guide(HOW_TO_READ, CITATION)
+guide(PURPOSE, HOW_TO_READ, CITATION)
 run = current_run()
 checkpoint = step_slider(run) if run else None
 if run is not None and checkpoint is not None:
