@@ -396,8 +396,11 @@ def _match(folder_a: str, folder_b: str, set_a: str, set_b: str, _a: Side, _b: S
             return Common(rows_a, rows_b, True, images, set_a, sentence)
     else:
         rows_a, rows_b, how = _matched(_a, _b)
+        whole = len(rows_a) == len(images) == len(others)
         sentence = (
-            f"The evaluation sets differ: everything here is about the {len(rows_a):,} samples that both hold (of "
+            f"Both embed the same {len(rows_a):,} samples, matched by {how}."
+            if whole
+            else f"The evaluation sets differ: everything here is about the {len(rows_a):,} samples that both hold (of "
             f"{len(images):,} in A and {len(others):,} in B), matched by {how}."
         )
     if len(rows_a) > MOST_COMPARED:

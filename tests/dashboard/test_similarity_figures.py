@@ -48,7 +48,8 @@ def test_a_kind_of_pair_looks_the_same_beside_runs_without_positives():
     )
     assert bars(alone)[0].marker.color == series_colour(1)
     assert [bar.marker.color for bar in bars(grid)] == [series_colour(i) for i in (1, 0, 1)]
-    assert [trace.name for trace in grid.data if trace.showlegend] == ["negatives", "positives"]
+    told = {trace.name: trace.legendrank for trace in grid.data if trace.showlegend}
+    assert told == {"negatives": 1, "positives": 0}
     assert [line.line.dash for line in overlay.data] == ["dot", "solid", "dot"]
 
 

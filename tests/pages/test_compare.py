@@ -155,6 +155,12 @@ def test_different_evaluation_sets_are_compared_on_what_both_have(two, monkeypat
     assert not app.error
 
 
+def test_the_same_samples_in_another_order_are_no_different_set(two):
+    subset(two, "b", np.arange(60)[::-1])
+    common = data.match(*sides(two))
+    assert common.sentence == "Both embed the same 60 samples, matched by sample id and picture."
+
+
 def test_images_that_differ_under_one_id_are_not_matched(tmp_path, monkeypatch):
     write_run(tmp_path, "a", seed=0)
     write_run(tmp_path, "b", seed=1)

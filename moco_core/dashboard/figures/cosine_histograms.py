@@ -135,7 +135,13 @@ def histogram_overlay(edges: np.ndarray, panels: Sequence[Panel], scale: str = "
 def _drawn(edges: np.ndarray, histogram: Histogram, scale: str) -> Iterator[Any]:
     """Bars to click, and an outline that stays readable where histograms overlap."""
     heights = _heights(histogram.counts, scale)
-    common = {"x": _centres(edges), "y": heights, "name": histogram.name, "legendgroup": histogram.name}
+    common = {
+        "x": _centres(edges),
+        "y": heights,
+        "name": histogram.name,
+        "legendgroup": histogram.name,
+        "legendrank": histogram.look,
+    }
     colour = series_colour(histogram.look)
     yield go.Bar(
         **common,
