@@ -36,9 +36,9 @@ class Visitor:
         """Seconds from the address until each of the JavaScript functions `until` has been true, in this order."""
         context = self._ask("Target.createBrowserContext")["browserContextId"]
         try:
-            page = self._ask("Target.createTarget", url="about:blank", browserContextId=context, **WINDOW)
-            attached = self._ask("Target.attachToTarget", targetId=page["targetId"], flatten=True)
-            session = attached["sessionId"]
+            page = self._ask("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+            session = self._ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+            self._ask("Emulation.setDeviceMetricsOverride", session, deviceScaleFactor=1, mobile=False, **WINDOW)
             began = time.perf_counter()
             self._ask("Page.navigate", session, url=address)
             return [self._wait(session, condition, began, limit) for condition in until]
