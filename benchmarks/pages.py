@@ -15,16 +15,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from tqdm import tqdm
 
+from benchmarks.browser import COMPLETE, LIMIT, PICTURE, WINDOW, opened_browser, served
 from benchmarks.report import parse_args, report
-from tests.browser.server import BROWSER_FLAGS, REPOSITORY, Server, browser_path
+from tests.browser.server import REPOSITORY
 from tests.synthetic import write_run
 
 POINTS = 50_000
@@ -32,29 +33,6 @@ QUICK_POINTS = 2_000  # only where no runs are shipped
 QUICK_PAGES = ("projection",)
 BARE_PAGES = ("import",)  # without a picture to wait for
 ADDRESSES = {"runs": "", "compare": "compare?a_step=0"}  # of one run: its first step beside its last
-LIMIT = 180_000  # milliseconds that anything may take
-DRAWN = """
-  const main = document.querySelector("[data-testid=stMain]");
-  const stopped = document.querySelector("[data-test-script-state=notRunning]");
-  const all = (names) => [...main.querySelectorAll(names)].filter((found) => found.checkVisibility());
-  const inWindow = (found) => {
-    const { top, bottom } = found.getBoundingClientRect();
-    return bottom > 0 && top < innerHeight;
-  };
-  const awaited = "[data-testid=stSkeleton], [data-testid=stSpinner], .moco-chart:not([data-drawn]), "
-    + ".moco-explorer:not([data-colour]), [data-testid=stBidiComponentRegular]:empty";
-"""
-# A picture is drawn, the window is full, and nothing in it is still awaited.
-PICTURE = (
-    "() => {"
-    + DRAWN
-    + """
-  const end = main?.querySelector("[data-testid=stMainBlockContainer]")?.getBoundingClientRect().bottom;
-  return main?.querySelector("h1") && (stopped || end > 1.2 * innerHeight) && !all(awaited).some(inWindow)
-    && all(".moco-chart[data-drawn], .moco-explorer[data-colour], [class*=st-key-sphere]").length;
-}"""
-)
-COMPLETE = "() => {" + DRAWN + "return stopped && main?.querySelector('h1') && !all(awaited).length; }"
 SECONDS = {"cold": 15.0, "warm": 3.0, "new colour": 1.0, "lasso to gallery": 1.5}
 
 
@@ -62,7 +40,7 @@ class Visit:
     """One page in a window of its own, with a count of what it received."""
 
     def __init__(self, browser: Browser) -> None:
-        self.context = browser.new_context(viewport={"width": 1400, "height": 1000})
+        self.context = browser.new_context(viewport=WINDOW)
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(LIMIT)
         self.received = 0
@@ -97,18 +75,13 @@ class Visit:
 def main() -> None:
     """Measure and report."""
     args = parse_args(__doc__)
-    path = browser_path()
-    if path is None:
-        raise SystemExit("no browser found; install chromium")
     figures: dict[str, float] = {}
     there = sorted(page.stem for page in (REPOSITORY / "pages").glob("*.py"))
     pages = QUICK_PAGES if args.quick else tuple(page for page in there if page not in BARE_PAGES)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+    with tempfile.TemporaryDirectory() as folder, opened_browser() as browser:
         for name, root in roots(Path(folder), args.quick):
             for page in tqdm(pages, desc=name):
                 figures |= measured(browser, root, name, page, interact=page == "projection")
-        browser.close()
     targets = {
         key: ("<=", limit)
         for key in figures
@@ -213,17 +186,6 @@ def lasso(page: Page) -> None:
     for right, down in ((250, -200), (250, 200), (-250, 200), (-250, -200)):
         page.mouse.move(x + right, y + down, steps=8)
     page.mouse.up()
-
-
-@contextmanager
-def served(root: Path) -> Iterator[Server]:
-    """A freshly started app."""
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server(root, Path(folder) / "log.txt", {})
-        try:
-            yield server
-        finally:
-            server.stop()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,171 @@
+"""Seconds from the command to a UMAP picture of a file of vectors in the browser, beside embedding-atlas.
+
+The file is Parquet: rows of 128 numbers in ten classes, with their labels. Ours: `python -m moco_core import FILE`,
+then `streamlit run app.py`, then its page /projection. Theirs: `embedding-atlas FILE --vector embedding`, then its
+page. Both compute UMAP of all rows (15 neighbours, min_dist 0.1, by the cosine) in new processes, with no results
+kept from before; what numba keeps compiled beside the libraries stays. The sides take turns in one open browser
+that draws in software.
+
+Our clock stops when UMAP's points are drawn; the principal components that the page shows until then are given
+apart. embedding-atlas draws with WebGPU, of which software offers too little (no shader-f16): its clock stops when
+the view says how many points it holds, so the drawing is not counted for it and the ratio is, if anything, too high.
+With --quick embedding-atlas is stopped when its page isn't served after 20 s: the ratio is then an upper bound,
+given when it meets the target.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from playwright.sync_api import Browser
+from tqdm import tqdm
+
+from benchmarks.browser import LIMIT, PICTURE, WINDOW, opened_browser, served
+from benchmarks.projection import samples
+from benchmarks.report import parse_args, report
+from tests.browser.server import REPOSITORY, Serving, free_port
+
+SIZES = (10_000, 50_000)
+QUICK_SIZES = (2_000,)
+ROUNDS = 2
+PATIENCE = 900.0  # seconds that embedding-atlas gets to serve its page
+QUICK_PATIENCE = 20.0
+RATIO = "first-picture/embedding-atlas"
+BOUND = 1.0
+INSTALL = (
+    "embedding-atlas is not there: install it with `pip install embedding-atlas`, here or in an environment of "
+    "its own whose bin folder is on PATH"
+)
+# The points that the explorer shows are those of a UMAP, and no longer the preview's.
+UMAP_DRAWN = """preview => {
+  const explorer = document.querySelector(".moco-explorer");
+  return explorer.dataset.points !== preview && explorer.textContent.includes("UMAP 1");
+}"""
+
+
+def main() -> None:
+    """Measure, print, write."""
+    args = parse_args(__doc__)
+    program = atlas_program()
+    if program is None:
+        print(INSTALL, file=sys.stderr)
+    rounds, patience = (1, QUICK_PATIENCE) if args.quick else (ROUNDS, PATIENCE)
+    ratios: dict[str, float] = {}
+    figures: dict[str, float] = {}
+    with opened_browser() as browser:
+        for rows in tqdm(QUICK_SIZES if args.quick else SIZES, desc="files"):
+            taken = race(browser, rows, rounds, program, patience)
+            figures |= {f"{what}, {rows}, s": statistics.median(found) for what, found in taken.items()}
+            key = RATIO if rows in (SIZES[0], *QUICK_SIZES) else f"{RATIO}, {rows}"
+            ratios |= compared(key, taken)
+    targets = {key: ("<=", BOUND) for key in (RATIO, *ratios)}
+    report("interop", ratios, targets, figures, args.json)
+
+
+def compared(key: str, taken: dict[str, list[float]]) -> dict[str, float]:
+    """Ours over theirs; where theirs was stopped, over the time it had, if that is enough to meet the target."""
+    ours = statistics.median(taken["UMAP drawn"])
+    if theirs := taken.get("embedding-atlas, points in its view"):
+        return {key: ours / statistics.median(theirs)}
+    if stopped := taken.get("embedding-atlas stopped after"):
+        ratio = ours / statistics.median(stopped)
+        return {key: ratio} if ratio <= BOUND else {}
+    return {}
+
+
+def race(
+    browser: Browser, rows: int, rounds: int, program: str | None, patience: float
+) -> dict[str, list[float]]:
+    """Seconds since the command at each thing that is waited for, one entry a round; the sides take turns."""
+    taken: dict[str, list[float]] = {}
+    for number in range(rounds):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            file = write_vectors(folder / "vectors.parquet", rows)
+            sides = [partial(ours, browser, file, folder)]
+            if program is not None:
+                sides.append(partial(theirs, browser, file, folder, rows, program, patience))
+            for side in sides if number % 2 == 0 else reversed(sides):
+                for what, seconds in side().items():
+                    taken.setdefault(what, []).append(seconds)
+    return taken
+
+
+def write_vectors(path: Path, rows: int) -> Path:
+    """A Parquet file with the columns `embedding` (lists of float32) and `label` (text)."""
+    x, labels = samples(rows)
+    names = [f"class {label}" for label in labels]
+    pq.write_table(pa.table({"embedding": pa.array(list(x)), "label": pa.array(names)}), path)
+    return path
+
+
+def ours(browser: Browser, file: Path, folder: Path) -> dict[str, float]:
+    """Import, app and page, one after the other."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "moco_core", "import", str(file), "--runs", str(folder / "runs")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPOSITORY)
+    run = Path(done.stdout.split()[-1]).name
+    seen = {"imported": time.perf_counter() - began}
+    with served(folder / "runs") as server:
+        seen["app serves"] = time.perf_counter() - began
+        page = browser.new_page(viewport=WINDOW)
+        page.set_default_timeout(LIMIT)
+        page.goto(f"{server.url}/projection?run={run}")
+        page.wait_for_function(PICTURE, polling=50)
+        explorer = page.locator(".moco-explorer")
+        seen["principal components drawn"] = time.perf_counter() - began
+        if "UMAP 1" not in (explorer.text_content() or ""):
+            page.wait_for_function(UMAP_DRAWN, arg=explorer.get_attribute("data-points"), polling=50)
+        seen["UMAP drawn"] = time.perf_counter() - began
+        page.close()
+        for worker in psutil.Process(server.process.pid).children(recursive=True):
+            worker.kill()  # it measures the picture, which must not slow the other side
+    return seen
+
+
+def theirs(
+    browser: Browser, file: Path, folder: Path, rows: int, program: str, patience: float
+) -> dict[str, float]:
+    """Command and page."""
+    port = free_port()
+    command = [program, str(file), "--vector", "embedding", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--umap-n-neighbors", "15", "--umap-min-dist", "0.1", "--umap-metric", "cosine"]
+    results = {"XDG_CACHE_HOME": str(folder / "cache")}
+    began = time.perf_counter()
+    try:
+        server = Serving(command, f"http://127.0.0.1:{port}", "/", folder / "log.txt", results, patience)
+    except TimeoutError:
+        return {"embedding-atlas stopped after": patience}
+    try:
+        seen = {"embedding-atlas, page served": time.perf_counter() - began}
+        page = browser.new_page(viewport=WINDOW)
+        page.set_default_timeout(LIMIT)
+        page.goto(server.url)
+        page.get_by_text(f"{rows:,} points", exact=True).wait_for()
+        seen["embedding-atlas, points in its view"] = time.perf_counter() - began
+        page.close()
+    finally:
+        server.stop()
+    return seen
+
+
+def atlas_program() -> str | None:
+    """The command `embedding-atlas` of this environment, or else on PATH."""
+    folders = (sysconfig.get_path("scripts"), os.environ.get("PATH", ""))
+    return shutil.which("embedding-atlas", path=os.pathsep.join(folders))
+
+
+if __name__ == "__main__":
+    main()
