@@ -28,7 +28,7 @@ def is_active(run_id: str) -> bool:
     return run_id in runs and runs[run_id].status.active
 
 
-def draw_run(run: Run, checkpoint: Checkpoint, *, key: str, height: int = 520) -> None:
+def draw_run(run: Run, checkpoint: Checkpoint, *, key: str) -> None:
     """Query embeddings of one step, coloured by class, thumbnails on hover.
 
     Raises `RunError` when they can't be read and `ValueError` when they don't have three numbers each.
@@ -44,7 +44,7 @@ def draw_run(run: Run, checkpoint: Checkpoint, *, key: str, height: int = 520) -
         thumbnails=_sprite(str(run.path), str(run.info.get("eval_set_sha256")), run),
         summary=f"{len(query)} images of {run.name} at step {checkpoint.step} on the unit sphere.",
         camera=f"run {run.id}",
-        height=height,
+        height=520,
         key=key,
     )
 
