@@ -4,7 +4,7 @@ The file is Parquet: rows of 128 numbers in ten classes, with their labels. Ours
 then `streamlit run app.py`, then its page /projection. Theirs: `embedding-atlas FILE --vector embedding`, then its
 page. Both compute UMAP of all rows (15 neighbours, min_dist 0.1, by the cosine) in new processes, with no results
 kept from before; what numba keeps compiled beside the libraries stays. The sides take turns in one open browser
-that draws in software.
+that draws in software, without a debugger (`visitor.py`).
 
 Our clock stops when UMAP's points are drawn; the principal components that the page shows until then are given
 apart. embedding-atlas draws with WebGPU, of which software offers too little (no shader-f16): its clock stops when
@@ -30,13 +30,13 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from playwright.sync_api import Browser
 from tqdm import tqdm
 
-from benchmarks.browser import LIMIT, PICTURE, WINDOW, opened_browser, served
+from benchmarks.opened import LIMIT, PICTURE, served
 from benchmarks.projection import samples
 from benchmarks.report import parse_args, report
-from tests.browser.server import REPOSITORY, Serving, free_port
+from benchmarks.visitor import Visitor, visitor
+from tests.browser.server import REPOSITORY, Serving, browser_path, free_port
 
 SIZES = (10_000, 50_000)
 QUICK_SIZES = (2_000,)
@@ -50,9 +50,11 @@ INSTALL = (
     "its own whose bin folder is on PATH"
 )
 # The points that the explorer shows are those of a UMAP, and no longer the preview's.
-UMAP_DRAWN = """preview => {
-  const explorer = document.querySelector(".moco-explorer");
-  return explorer.dataset.points !== preview && explorer.textContent.includes("UMAP 1");
+UMAP_DRAWN = """() => {
+  const { dataset, textContent } = document.querySelector(".moco-explorer");
+  const umap = textContent.includes("UMAP 1");
+  globalThis.preview ??= umap ? "" : dataset.points;
+  return umap && dataset.points !== globalThis.preview;
 }"""
 
 
@@ -62,12 +64,15 @@ def main() -> None:
     program = atlas_program()
     if program is None:
         print(INSTALL, file=sys.stderr)
+    path = browser_path()
+    if path is None:
+        raise SystemExit("no browser found; install chromium")
     end = time.perf_counter() + QUICK_END if args.quick else math.inf
     ratios: dict[str, float] = {}
     figures: dict[str, float] = {}
-    with opened_browser() as browser:
+    with visitor(path) as person:
         for rows in tqdm(QUICK_SIZES if args.quick else SIZES, desc="files"):
-            taken = race(browser, rows, 1 if args.quick else ROUNDS, program, end)
+            taken = race(person, rows, 1 if args.quick else ROUNDS, program, end)
             figures |= {f"{what}, {rows}, s": statistics.median(found) for what, found in taken.items()}
             key = RATIO if rows in (SIZES[0], *QUICK_SIZES) else f"{RATIO}, {rows}"
             ratios |= compared(key, taken)
@@ -86,7 +91,7 @@ def compared(key: str, taken: dict[str, list[float]]) -> dict[str, float]:
     return {}
 
 
-def race(browser: Browser, rows: int, rounds: int, program: str | None, end: float) -> dict[str, list[float]]:
+def race(person: Visitor, rows: int, rounds: int, program: str | None, end: float) -> dict[str, list[float]]:
     """Seconds since the command at each thing that is waited for, one entry a round; the sides take turns.
 
     At `end`, on the clock `time.perf_counter`, embedding-atlas is waited for no longer.
@@ -96,9 +101,9 @@ def race(browser: Browser, rows: int, rounds: int, program: str | None, end: flo
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             file = write_vectors(folder / "vectors.parquet", rows)
-            sides = [partial(ours, browser, file, folder)]
+            sides = [partial(ours, person, file, folder)]
             if program is not None:
-                sides.append(partial(theirs, browser, file, folder, rows, program, end))
+                sides.append(partial(theirs, person, file, folder, rows, program, end))
             for side in sides if number % 2 == 0 else reversed(sides):
                 for what, seconds in side().items():
                     taken.setdefault(what, []).append(seconds)
@@ -113,7 +118,7 @@ def write_vectors(path: Path, rows: int) -> Path:
     return path
 
 
-def ours(browser: Browser, file: Path, folder: Path) -> dict[str, float]:
+def ours(person: Visitor, file: Path, folder: Path) -> dict[str, float]:
     """Import, app and page, one after the other."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "moco_core", "import", str(file), "--runs", str(folder / "runs")]
@@ -122,23 +127,17 @@ def ours(browser: Browser, file: Path, folder: Path) -> dict[str, float]:
     seen = {"imported": time.perf_counter() - began}
     with served(folder / "runs") as server:
         seen["app serves"] = time.perf_counter() - began
-        page = browser.new_page(viewport=WINDOW)
-        page.set_default_timeout(LIMIT)
-        page.goto(f"{server.url}/projection?run={run}")
-        page.wait_for_function(PICTURE, polling=50)
-        explorer = page.locator(".moco-explorer")
-        seen["principal components drawn"] = time.perf_counter() - began
-        if "UMAP 1" not in (explorer.text_content() or ""):
-            page.wait_for_function(UMAP_DRAWN, arg=explorer.get_attribute("data-points"), polling=50)
-        seen["UMAP drawn"] = time.perf_counter() - began
-        page.close()
+        address = f"{server.url}/projection?run={run}"
+        first, umap = person.open(address, (PICTURE, UMAP_DRAWN), LIMIT)
+        seen["principal components drawn"] = seen["app serves"] + first
+        seen["UMAP drawn"] = seen["app serves"] + umap
         for worker in psutil.Process(server.process.pid).children(recursive=True):
             worker.kill()  # it measures the picture, which must not slow the other side
     return seen
 
 
 def theirs(
-    browser: Browser, file: Path, folder: Path, rows: int, program: str, end: float
+    person: Visitor, file: Path, folder: Path, rows: int, program: str, end: float
 ) -> dict[str, float]:
     """Command and page."""
     port = free_port()
@@ -153,12 +152,10 @@ def theirs(
         return {"embedding-atlas stopped after": patience}
     try:
         seen = {"embedding-atlas, page served": time.perf_counter() - began}
-        page = browser.new_page(viewport=WINDOW)
-        page.set_default_timeout(LIMIT)
-        page.goto(server.url)
-        page.get_by_text(f"{rows:,} points", exact=True).wait_for()
-        seen["embedding-atlas, points in its view"] = time.perf_counter() - began
-        page.close()
+        shown = f"e => !e.children.length && e.textContent.trim() === '{rows:,} points'"
+        condition = f"() => [...document.querySelectorAll('*')].some({shown})"
+        (points,) = person.open(server.url, (condition,), LIMIT)
+        seen["embedding-atlas, points in its view"] = seen["embedding-atlas, page served"] + points
     finally:
         server.stop()
     return seen

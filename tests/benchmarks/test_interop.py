@@ -36,7 +36,8 @@ def test_without_embedding_atlas_it_says_how_to_install_it_and_gives_our_figures
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(interop, "atlas_program", lambda: None)
-    monkeypatch.setattr(interop, "opened_browser", nullcontext)
+    monkeypatch.setattr(interop, "visitor", nullcontext)
+    monkeypatch.setattr(interop, "browser_path", lambda: "browser")
     monkeypatch.setattr(interop, "ours", lambda *_: {"UMAP drawn": 12.0})
     monkeypatch.setattr(sys, "argv", ["interop", "--quick", "--json", str(tmp_path / "found.json")])
     interop.main()

@@ -1,4 +1,4 @@
-"""What the benchmarks that open pages share: the browser, the app, and when its picture is there."""
+"""What the benchmarks that open pages share: a freshly started app, and when its picture is there."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from tests.browser.server import Server
 
-from tests.browser.server import BROWSER_FLAGS, Server, browser_path
-
-LIMIT = 180_000  # milliseconds that anything may take
-WINDOW = {"width": 1400, "height": 1000}
+LIMIT = 180.0  # seconds that anything may take
 DRAWN = """
   const main = document.querySelector("[data-testid=stMain]");
   const stopped = document.querySelector("[data-test-script-state=notRunning]");
@@ -35,18 +32,6 @@ PICTURE = (
 }"""
 )
 COMPLETE = "() => {" + DRAWN + "return stopped && main?.querySelector('h1') && !all(awaited).length; }"
-
-
-@contextmanager
-def opened_browser() -> Iterator[Browser]:
-    """A browser that draws in software; ends the program where there is none."""
-    path = browser_path()
-    if path is None:
-        raise SystemExit("no browser found; install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
-        yield browser
-        browser.close()
 
 
 @contextmanager
