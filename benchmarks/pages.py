@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
 from tqdm import tqdm
 
+from benchmarks.opened import COMPLETE, LIMIT, PICTURE, served
 from benchmarks.report import parse_args, report
 from benchmarks.visitor import WINDOW, Visitor, visitor
-from tests.browser.server import BROWSER_FLAGS, REPOSITORY, Server, browser_path
+from tests.browser.server import BROWSER_FLAGS, REPOSITORY, browser_path
 from tests.synthetic import write_run
 
 POINTS = 50_000
@@ -33,30 +34,7 @@ QUICK_POINTS = 2_000  # only where no runs are shipped
 QUICK_PAGES = ("projection",)
 BARE_PAGES = ("import",)  # without a picture to wait for
 ADDRESSES = {"runs": "", "compare": "compare?a_step=0"}  # of one run: its first step beside its last
-LIMIT = 180.0  # seconds that anything may take
-DRAWN = """
-  const main = document.querySelector("[data-testid=stMain]");
-  const stopped = document.querySelector("[data-test-script-state=notRunning]");
-  const all = (names) => [...main.querySelectorAll(names)].filter((found) => found.checkVisibility());
-  const inWindow = (found) => {
-    const { top, bottom } = found.getBoundingClientRect();
-    return bottom > 0 && top < innerHeight;
-  };
-  const awaited = "[data-testid=stSkeleton], [data-testid=stSpinner], .moco-chart:not([data-drawn]), "
-    + ".moco-explorer:not([data-colour]), [data-testid=stBidiComponentRegular]:empty";
-"""
-# A picture is drawn, the window is full, and nothing in it is still awaited.
-PICTURE = (
-    "() => {"
-    + DRAWN
-    + """
-  const end = main?.querySelector("[data-testid=stMainBlockContainer]")?.getBoundingClientRect().bottom;
-  return main?.querySelector("h1") && (stopped || end > 1.2 * innerHeight) && !all(awaited).some(inWindow)
-    && all(".moco-chart[data-drawn], .moco-explorer[data-colour], [class*=st-key-sphere]").length;
-}"""
-)
 UMAP = """() => document.querySelector("[data-testid=stMain]").innerText.match(/Trustworthiness [01]\\./)"""
-COMPLETE = "() => {" + DRAWN + "return stopped && main?.querySelector('h1') && !all(awaited).length; }"
 SECONDS = {"cold": 15.0, "warm": 3.0, "new colour": 1.0, "lasso to gallery": 1.5}
 
 
@@ -207,17 +185,6 @@ def lasso(page: Page) -> None:
     for right, down in ((250, -200), (250, 200), (-250, 200), (-250, -200)):
         page.mouse.move(x + right, y + down, steps=8)
     page.mouse.up()
-
-
-@contextmanager
-def served(root: Path) -> Iterator[Server]:
-    """A freshly started app."""
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server(root, Path(folder) / "log.txt", {})
-        try:
-            yield server
-        finally:
-            server.stop()
 
 
 if __name__ == "__main__":

@@ -41,11 +41,12 @@ def main() -> None:
     report("projection", ratios, TARGETS, figures, args.json)
 
 
-def samples(rows: int, seed: int = 0) -> np.ndarray:
-    """Unit rows × DIM, float32: ten classes that overlap a little."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(10, DIM))[rng.integers(0, 10, rows)] + rng.normal(size=(rows, DIM))
-    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+def samples(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Unit rows × DIM, float32, in ten classes that overlap a little, and the class of each."""
+    rng = np.random.default_rng(0)
+    centres, labels = rng.normal(size=(10, DIM)), rng.integers(0, 10, rows)
+    x = centres[labels] + rng.normal(size=(rows, DIM))
+    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32), labels
 
 
 def ours(x: np.ndarray) -> np.ndarray:
@@ -94,7 +95,7 @@ def run(side: str, folder: Path, again: bool, patience: float | None = None) -> 
 
 def beside_plain(folder: Path, rows: int, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
     """Medians over the rounds."""
-    np.save(folder / "x.npy", samples(rows))
+    np.save(folder / "x.npy", samples(rows)[0])
     taken: dict[str, list[tuple[float, float]]] = {"ours": [], "plain": []}
     for _ in range(rounds):
         for side, found in taken.items():
@@ -127,7 +128,7 @@ def quality(folder: Path, rows: int) -> dict[str, float]:
 
 def bound(folder: Path, rows: int) -> tuple[dict[str, float], dict[str, float]]:
     """The cold ratio, or its upper bound where plain UMAP had to be stopped."""
-    np.save(folder / "x.npy", samples(rows))
+    np.save(folder / "x.npy", samples(rows)[0])
     cold, _ = run("ours", folder, again=False)
     key, figures = f"cold/umap-{rows}", {f"cold seconds, {rows}": cold}
     try:

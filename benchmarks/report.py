@@ -30,6 +30,7 @@ LIBRARIES = (
     "streamlit",
     "plotly",
     "lightly",
+    "embedding-atlas",
 )
 
 

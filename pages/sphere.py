@@ -16,11 +16,7 @@ from moco_core.dashboard.sphere_scene import draw_experiment
 from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import downloads, nothing
 
-FAST, SLOW, CALM = (
-    1 / 8,
-    1.0,
-    2.0,
-)  # seconds between looks: at the points, the curves, the formulas and training
+FAST, SLOW, CALM = 1 / 8, 1.0, 2.0  # seconds between looks: at points; curves; formulas and training
 
 st.title("MoCo on a sphere")
 st.markdown(

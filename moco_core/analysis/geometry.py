@@ -102,9 +102,9 @@ def tolerance(x: Array, labels: Array) -> float:
     return float(sums.sum() / pairs.sum())
 
 
-def per_class_alignment(x: Array, y: Array, labels: Array, alpha: float = 2.0) -> PerClass:
-    """`alignment` of the positive pairs of each class (x, y N×D, labels N)."""
-    distance = _pair_distances(x, y, alpha)
+def per_class_alignment(x: Array, y: Array, labels: Array) -> PerClass:
+    """`alignment`, α = 2, of the positive pairs of each class (x, y N×D, labels N)."""
+    distance = _pair_distances(x, y, 2.0)
     classes, member, count = _classes(labels, len(distance))
     kept = member >= 0
     return PerClass(classes, count, np.bincount(member[kept], distance[kept], len(classes)) / count)

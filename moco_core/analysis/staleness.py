@@ -214,12 +214,12 @@ def softmax_error(comparison: Comparison, lengths: Sequence[int]) -> SoftmaxErro
     return SoftmaxError(np.asarray(lengths), kl, error / len(q), share / share.sum())
 
 
-def consistent_length(length: Array, cosine: Array, threshold: float = CONSISTENT) -> int:
-    """K*: the largest of the rising lengths up to which the gradient cosine stays at or above `threshold`.
+def consistent_length(length: Array, cosine: Array) -> int:
+    """K*: the largest of the rising lengths up to which the gradient cosine stays at or above `CONSISTENT`.
 
     0 when it doesn't hold at the first; a NaN (no gradient) ends it.
     """
-    good = np.asarray(cosine) >= threshold
+    good = np.asarray(cosine) >= CONSISTENT
     held = len(good) if good.all() else int(np.argmin(good))
     return int(length[held - 1]) if held else 0
 

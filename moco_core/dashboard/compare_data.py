@@ -19,6 +19,7 @@ from moco_core.dashboard.figures.metric_differences import MetricPair
 from moco_core.dashboard.figures.neighbour_overlap import chance_overlap
 from moco_core.dashboard.gallery import Card, card
 from moco_core.dashboard.geometry_data import class_names
+from moco_core.dashboard.loaders import CONTENT
 from moco_core.dashboard.palette import NEUTRAL, RIGHT, WRONG, series_colour
 from moco_core.dashboard.points import Colour, Pane, Points
 from moco_core.dashboard.projection_view import axis_titles, frame_of
@@ -118,6 +119,13 @@ class Common:
         return bool((self.images.labels >= 0).any())
 
 
+# What tells the arguments of everything cached here apart.
+SIDES: loaders.Keys = {
+    Side: lambda side: side.key,
+    Common: lambda common: common.images_id,
+}
+
+
 @dataclass(frozen=True)
 class Neighbourhoods:
     """The k nearest of N images in each of the two spaces."""
@@ -149,15 +157,51 @@ def counterpart(a: Side, runs: Iterable[Run]) -> str:
     return next(iter(sweep or alike), a.run).id
 
 
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={Side: lambda side: CONTENT[Run](side.run)})
 def match(a: Side, b: Side) -> Common:
     """The images that both sides have embedded; ValueError that says why there are none."""
-    sets = a.run.info.get("eval_set_sha256"), b.run.info.get("eval_set_sha256")
-    return _match(str(a.run.path), str(b.run.path), str(sets[0]), str(sets[1]), _a=a, _b=b)
+    images, others = a.images, b.images
+    set_a, set_b = (str(side.run.info.get("eval_set_sha256")) for side in (a, b))
+    if set_a == set_b:
+        rows_a = rows_b = np.arange(len(images))
+        sentence = _same(images)
+        if len(images) <= MOST_COMPARED:
+            return Common(rows_a, rows_b, True, images, set_a, sentence)
+    else:
+        rows_a, rows_b, how = _matched(a, b)
+        whole = len(rows_a) == len(images) == len(others)
+        sentence = (
+            f"Both embed the same {len(rows_a):,} samples, matched by {how}."
+            if whole
+            else f"The evaluation sets differ: everything here is about the {len(rows_a):,} samples that both hold (of "
+            f"{len(images):,} in A and {len(others):,} in B), matched by {how}."
+        )
+    if len(rows_a) > MOST_COMPARED:
+        drawn = drawn_rows(len(rows_a), MOST_COMPARED)
+        rows_a, rows_b = rows_a[drawn], rows_b[drawn]
+        sentence += f" A fixed random sample of {len(drawn):,} of them is compared."
+    part = EvalSet(
+        images.thumbnails[rows_a],
+        images.labels[rows_a],
+        images.sample_ids[rows_a],
+        images.class_names,
+        None if images.names is None else tuple(images.names[row] for row in rows_a),
+    )
+    name = hashlib.sha256(f"{set_a} {set_b}".encode()).hexdigest()
+    return Common(rows_a, rows_b, False, part, name, sentence)
 
 
+@st.cache_resource(max_entries=16, show_spinner="Finding all nearest neighbours …", hash_funcs=SIDES)
 def neighbourhoods(a: Side, b: Side, common: Common, k: int, layer: str) -> Neighbourhoods:
     """Neighbours among the common images; k is at most N − 1."""
-    return _neighbourhoods(a.key, b.key, common.images_id, k, layer, _a=a, _b=b, _common=common)
+    asked, k = k, min(k, len(common) - 1)
+    if common.whole:
+        near_a, near_b = (loaders.neighbours(s.run, s.checkpoint, k, layer) for s in (a, b))
+    else:
+        near_a, near_b = (neighbors.nearest(x, k) for x in _rows(a, b, common, layer))
+    jaccard = neighbors.overlap(near_a[0], near_b[0])
+    _found().add((a.key, b.key, common.images_id, asked, layer))
+    return Neighbourhoods(near_a[0], near_b[0], near_a[1], near_b[1], jaccard, k)
 
 
 def quickly_found(a: Side, b: Side, common: Common, k: int, layer: str) -> bool:
@@ -165,19 +209,45 @@ def quickly_found(a: Side, b: Side, common: Common, k: int, layer: str) -> bool:
     return len(common) <= FEW or (a.key, b.key, common.images_id, k, layer) in _found()
 
 
+@st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=SIDES)
 def votes(a: Side, b: Side, common: Common, k: int, layer: str) -> Votes:
     """Votes among the common images; ValueError when none has a label."""
-    return _votes(a.key, b.key, common.images_id, k, layer, _a=a, _b=b, _common=common)
+    labels = common.images.labels
+    if common.whole:
+        votes_a, votes_b = (loaders.votes(s.run, s.checkpoint, k, layer) for s in (a, b))
+    else:
+        k = min(k, max(int((labels >= 0).sum()) - 1, 1))
+        votes_a, votes_b = (neighbors.knn_predict(x, labels, k=k) for x in _rows(a, b, common, layer))
+    return Votes(
+        votes_a, votes_b, compare.class_accuracy(labels, votes_a), compare.class_accuracy(labels, votes_b)
+    )
 
 
+@st.cache_data(max_entries=64, show_spinner=False, hash_funcs=SIDES)
 def likeness(a: Side, b: Side, common: Common, layer: str) -> tuple[float, float]:
     """Linear CKA and Procrustes distance of the two spaces over the common images."""
-    return _likeness(a.key, b.key, common.images_id, layer, _a=a, _b=b, _common=common)
+    x, y = _rows(a, b, common, layer)
+    return compare.linear_cka(x, y), compare.procrustes_distance(x, y)
 
 
+@st.cache_data(max_entries=64, show_spinner="Measuring both …", hash_funcs=SIDES)
 def metrics(a: Side, b: Side, common: Common) -> list[MetricPair]:
     """The metrics that both sides have under one definition, of the images that they share."""
-    return _metrics(a.key, b.key, common.images_id, _a=a, _b=b, _common=common)
+    found = []
+    imported = all(loaders.same_directions(side.run) for side in (a, b))
+    for key, (name, better) in (IMPORTED_METRICS if imported else METRICS).items():
+        if common.whole and not any(key in side.checkpoint.metrics for side in (a, b)):
+            continue  # neither run asked for it
+        values = _stored(a, b, key) if common.whole or key == "k_star" else None
+        count = _images(a, b, key) if key in ACCURACIES else 0
+        if values is None and key in VOTING:
+            values, name = _vote_accuracies(a, b, common, VOTING[key]), name + LEFT_OUT
+            count = int((common.images.labels >= 0).sum())
+        elif values is None:
+            values = _measured(a, common.rows_a, key), _measured(b, common.rows_b, key)
+        if all(map(math.isfinite, values)):
+            found.append(MetricPair(name, *values, better, count))
+    return found
 
 
 def metrics_reading(found: Sequence[MetricPair]) -> str:
@@ -386,38 +456,6 @@ def _colour(
     return Colour("kNN vote right in", np.where(labels < 0, -1, codes), RIGHT_IN, colours, details=details)
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _match(folder_a: str, folder_b: str, set_a: str, set_b: str, _a: Side, _b: Side) -> Common:
-    images, others = _a.images, _b.images
-    if set_a == set_b:
-        rows_a = rows_b = np.arange(len(images))
-        sentence = _same(images)
-        if len(images) <= MOST_COMPARED:
-            return Common(rows_a, rows_b, True, images, set_a, sentence)
-    else:
-        rows_a, rows_b, how = _matched(_a, _b)
-        whole = len(rows_a) == len(images) == len(others)
-        sentence = (
-            f"Both embed the same {len(rows_a):,} samples, matched by {how}."
-            if whole
-            else f"The evaluation sets differ: everything here is about the {len(rows_a):,} samples that both hold (of "
-            f"{len(images):,} in A and {len(others):,} in B), matched by {how}."
-        )
-    if len(rows_a) > MOST_COMPARED:
-        drawn = drawn_rows(len(rows_a), MOST_COMPARED)
-        rows_a, rows_b = rows_a[drawn], rows_b[drawn]
-        sentence += f" A fixed random sample of {len(drawn):,} of them is compared."
-    part = EvalSet(
-        images.thumbnails[rows_a],
-        images.labels[rows_a],
-        images.sample_ids[rows_a],
-        images.class_names,
-        None if images.names is None else tuple(images.names[row] for row in rows_a),
-    )
-    name = hashlib.sha256(f"{set_a} {set_b}".encode()).hexdigest()
-    return Common(rows_a, rows_b, False, part, name, sentence)
-
-
 def _matched(a: Side, b: Side) -> tuple[Array, Array, str]:
     """Rows of the samples that both evaluation sets hold, and by what they were matched; ValueError when too few."""
     images, others = a.images, b.images
@@ -477,86 +515,8 @@ def _dataset(run: Run) -> Any:
 
 @st.cache_resource
 def _found() -> set[tuple[Any, ...]]:
-    """The arguments for which `_neighbourhoods` has searched since the app was started."""
+    """The arguments for which `neighbourhoods` has searched since the app was started."""
     return set()
-
-
-@st.cache_resource(max_entries=16, show_spinner="Finding all nearest neighbours …")
-def _neighbourhoods(
-    a: tuple[str, int, str],
-    b: tuple[str, int, str],
-    images: str,
-    k: int,
-    layer: str,
-    _a: Side,
-    _b: Side,
-    _common: Common,
-) -> Neighbourhoods:
-    asked, k = k, min(k, len(_common) - 1)
-    if _common.whole:
-        near_a, near_b = (loaders.neighbours(s.run, s.checkpoint, k, layer) for s in (_a, _b))
-    else:
-        near_a, near_b = (neighbors.nearest(x, k) for x in _rows(_a, _b, _common, layer))
-    jaccard = neighbors.overlap(near_a[0], near_b[0])
-    _found().add((a, b, images, asked, layer))
-    return Neighbourhoods(near_a[0], near_b[0], near_a[1], near_b[1], jaccard, k)
-
-
-@st.cache_resource(max_entries=16, show_spinner=False)
-def _votes(
-    a: tuple[str, int, str],
-    b: tuple[str, int, str],
-    images: str,
-    k: int,
-    layer: str,
-    _a: Side,
-    _b: Side,
-    _common: Common,
-) -> Votes:
-    labels = _common.images.labels
-    if _common.whole:
-        votes_a, votes_b = (loaders.votes(s.run, s.checkpoint, k, layer) for s in (_a, _b))
-    else:
-        k = min(k, max(int((labels >= 0).sum()) - 1, 1))
-        votes_a, votes_b = (neighbors.knn_predict(x, labels, k=k) for x in _rows(_a, _b, _common, layer))
-    return Votes(
-        votes_a, votes_b, compare.class_accuracy(labels, votes_a), compare.class_accuracy(labels, votes_b)
-    )
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _likeness(
-    a: tuple[str, int, str],
-    b: tuple[str, int, str],
-    images: str,
-    layer: str,
-    _a: Side,
-    _b: Side,
-    _common: Common,
-) -> tuple[float, float]:
-    x, y = _rows(_a, _b, _common, layer)
-    return compare.linear_cka(x, y), compare.procrustes_distance(x, y)
-
-
-@st.cache_data(max_entries=64, show_spinner="Measuring both …")
-def _metrics(
-    a: tuple[str, int, str], b: tuple[str, int, str], images: str, _a: Side, _b: Side, _common: Common
-) -> list[MetricPair]:
-    found = []
-    imported = all(loaders.same_directions(side.run) for side in (_a, _b))
-    for key, (name, better) in (IMPORTED_METRICS if imported else METRICS).items():
-        if _common.whole and not any(key in side.checkpoint.metrics for side in (_a, _b)):
-            continue  # neither run asked for it
-        values = _stored(_a, _b, key) if _common.whole or key == "k_star" else None
-        count = _images(_a, _b, key) if key in ACCURACIES else 0
-        if values is None and key in VOTING:
-            values, name = _vote_accuracies(_a, _b, _common, VOTING[key]), name + LEFT_OUT
-            count = int((_common.images.labels >= 0).sum())
-        elif values is None:
-            values = _measured(_a, _common.rows_a, key), _measured(_b, _common.rows_b, key)
-        if all(map(math.isfinite, values)):
-            found.append(MetricPair(name, *values, better, count))
-    return found
 
 
 def _stored(a: Side, b: Side, key: str) -> tuple[float, float] | None:

@@ -36,9 +36,9 @@ def card(images: EvalSet, row: int, detail: str = "", mark: str = "") -> Card:
     return Card(images.thumbnails[row], images.title(row), detail, mark)
 
 
-def gallery(cards: Sequence[Card], side: int = SIDE) -> None:
+def gallery(cards: Sequence[Card]) -> None:
     """Cards one after another, wrapping to the page's width."""
-    st.html(gallery_html([cards], side))
+    st.html(gallery_html([cards]))
 
 
 def rows(groups: Sequence[Sequence[Card]], side: int = SIDE) -> None:

@@ -15,6 +15,7 @@ from moco_core.dashboard import loaders
 from moco_core.dashboard.figures.alignment_plane import StepPath
 from moco_core.dashboard.figures.spectrum import Spectrum
 from moco_core.dashboard.gallery import Card, card
+from moco_core.dashboard.loaders import CONTENT
 from moco_core.dashboard.palette import RIGHT, WRONG
 from moco_core.dashboard.points import Colour, Pane, Points
 from moco_core.dashboard.text import plain
@@ -112,7 +113,7 @@ def dimension(run: Run, checkpoint: Checkpoint) -> int:
 
 def path(run: Run, name: str) -> StepPath:
     """The run's way through the alignment–uniformity plane, from its stored metrics where it has them."""
-    points = [_point(*loaders.place(c), _run=run, _checkpoint=c) for c in run.steps]
+    points = [_point(run, checkpoint) for checkpoint in run.steps]
     alignment, uniformity = zip(*points, strict=True) if points else ((), ())
     return StepPath(name, [c.step for c in run.steps], alignment, uniformity)
 
@@ -133,9 +134,10 @@ def ideals(runs: Sequence[Run]) -> dict[int, float]:
     return {dim: geometry.ideal_uniformity(dim) for dim in {run.config.dim for run in runs}}
 
 
+@st.cache_data(max_entries=64, show_spinner=False, hash_funcs=CONTENT)
 def collapse(run: Run, checkpoint: Checkpoint, layer: str) -> geometry.Collapse:
     """Verdict on one layer of a step."""
-    return _collapse(*loaders.place(checkpoint), layer, _run=run, _checkpoint=checkpoint)
+    return geometry.collapse(loaders.embeddings(run, checkpoint).layer(layer))
 
 
 def left_out(paths: Sequence[StepPath]) -> str:
@@ -167,9 +169,10 @@ def ideal_uniformity(run: Run) -> float:
     return ideals([run])[run.config.dim]
 
 
+@st.cache_data(max_entries=16, show_spinner=False, hash_funcs=CONTENT)
 def circle(run: Run, checkpoint: Checkpoint) -> Circle:
     """Density of two-dimensional embeddings over the circle."""
-    return _circle(*loaders.place(checkpoint), _run=run, _checkpoint=checkpoint)
+    return Circle(*geometry.circle_density(loaders.embeddings(run, checkpoint).query))
 
 
 def circle_pane(run: Run, checkpoint: Checkpoint) -> Pane:
@@ -189,10 +192,7 @@ def coordinates_table(run: Run, checkpoint: Checkpoint) -> pd.DataFrame:
 
 def spectra(run: Run, checkpoint: Checkpoint) -> list[Spectrum]:
     """Spectrum and effective rank of each layer that the run has."""
-    return [
-        _spectrum(*loaders.place(checkpoint), layer, _run=run, _checkpoint=checkpoint)
-        for layer in _stored_layers(run, checkpoint)
-    ]
+    return [_spectrum(run, checkpoint, layer) for layer in _stored_layers(run, checkpoint)]
 
 
 def spectrum_table(found: Sequence[Spectrum]) -> pd.DataFrame:
@@ -209,9 +209,17 @@ def spectrum_table(found: Sequence[Spectrum]) -> pd.DataFrame:
     )
 
 
+@st.cache_data(max_entries=64, show_spinner=False, hash_funcs=CONTENT)
 def classes(run: Run, checkpoint: Checkpoint) -> Classes:
     """Tolerance and alignment of each class; ValueError when no label is known."""
-    return _classes(*loaders.place(checkpoint), _run=run, _checkpoint=checkpoint)
+    found, images = loaders.embeddings(run, checkpoint), loaders.eval_set(run)
+    tolerance = geometry.per_class_tolerance(found.query, images.labels)
+    alignment = None
+    if found.second_view is not None:
+        alignment = geometry.per_class_alignment(found.query, found.second_view, images.labels).value
+    all_names = class_names(images)
+    names = [all_names[label] for label in tolerance.labels.tolist()]
+    return Classes(names, tolerance.count, tolerance.value, alignment)
 
 
 def hubness(run: Run, checkpoint: Checkpoint, k: int, layer: str) -> neighbors.Hubness:
@@ -325,14 +333,14 @@ def _sample_columns(images: EvalSet) -> dict[str, object]:
     return {"sample_id": images.sample_ids, **named, "label": images.labels}
 
 
-@st.cache_data(max_entries=512, show_spinner=False)
-def _point(folder: str, step: int, checksum: str, _run: Run, _checkpoint: Checkpoint) -> tuple[float, float]:
-    alignment = _stored(_checkpoint, "alignment", {"alpha": 2})
-    uniformity = _stored(_checkpoint, "uniformity", {"t": 2})
+@st.cache_data(max_entries=512, show_spinner=False, hash_funcs=CONTENT)
+def _point(run: Run, checkpoint: Checkpoint) -> tuple[float, float]:
+    alignment = _stored(checkpoint, "alignment", {"alpha": 2})
+    uniformity = _stored(checkpoint, "uniformity", {"t": 2})
     if math.isfinite(alignment) and math.isfinite(uniformity):
         return alignment, uniformity
     try:
-        found = loaders.embeddings(_run, _checkpoint)
+        found = loaders.embeddings(run, checkpoint)
         if found.second_view is None:
             return math.nan, math.nan
         return geometry.alignment(found.query, found.second_view), geometry.uniformity(found.query)
@@ -348,39 +356,13 @@ def _stored(checkpoint: Checkpoint, name: str, settings: Mapping[str, object]) -
     return float(value) if alike and isinstance(value, int | float) else math.nan
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def _collapse(
-    folder: str, step: int, checksum: str, layer: str, _run: Run, _checkpoint: Checkpoint
-) -> geometry.Collapse:
-    return geometry.collapse(loaders.embeddings(_run, _checkpoint).layer(layer))
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def _circle(folder: str, step: int, checksum: str, _run: Run, _checkpoint: Checkpoint) -> Circle:
-    return Circle(*geometry.circle_density(loaders.embeddings(_run, _checkpoint).query))
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _spectrum(
-    folder: str, step: int, checksum: str, layer: str, _run: Run, _checkpoint: Checkpoint
-) -> Spectrum:
-    rows = loaders.embeddings(_run, _checkpoint).layer(layer)
+@st.cache_data(max_entries=64, show_spinner=False, hash_funcs=CONTENT)
+def _spectrum(run: Run, checkpoint: Checkpoint, layer: str) -> Spectrum:
+    rows = loaders.embeddings(run, checkpoint).layer(layer)
     name, stored_as = STORED_RANKS[layer]
-    rank = _stored(_checkpoint, name, {"layer": stored_as})
+    rank = _stored(checkpoint, name, {"layer": stored_as})
     return Spectrum(
-        layer_name(_run, layer),
+        layer_name(run, layer),
         geometry.spectrum(rows),
         rank if math.isfinite(rank) else geometry.effective_rank(rows),
     )
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _classes(folder: str, step: int, checksum: str, _run: Run, _checkpoint: Checkpoint) -> Classes:
-    found, images = loaders.embeddings(_run, _checkpoint), loaders.eval_set(_run)
-    tolerance = geometry.per_class_tolerance(found.query, images.labels)
-    alignment = None
-    if found.second_view is not None:
-        alignment = geometry.per_class_alignment(found.query, found.second_view, images.labels).value
-    all_names = class_names(images)
-    names = [all_names[label] for label in tolerance.labels.tolist()]
-    return Classes(names, tolerance.count, tolerance.value, alignment)

@@ -6,7 +6,9 @@ shared between pages and sessions, hence read-only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -16,6 +18,9 @@ from moco_core.runs import Checkpoint, EvalSet, QueueSnapshot, Run, RunError
 from moco_core.runs.schema import HISTORY_FILE
 
 Array = np.ndarray
+Keys = dict[
+    str | type[Any], Callable[[Any], Any]
+]  # what stands for an argument when it is looked up in a cache
 
 LAYERS = {"query": "query embeddings", "key": "key embeddings", "features": "backbone features"}
 MOST_SEARCHED = 200_000  # samples of which all nearest neighbours are found: minutes, growing with the square
@@ -55,24 +60,53 @@ def layer_name(run: Run, layer: str) -> str:
     return (IMPORTED_LAYERS if same_directions(run) else LAYERS)[layer]
 
 
+def place(checkpoint: Checkpoint) -> tuple[str, int, str]:
+    """Where a step lies and the checksum of what it shows."""
+    return str(checkpoint.path.parent), checkpoint.step, checkpoint.checksum
+
+
+# What tells runs and steps apart as arguments of everything cached.
+CONTENT: Keys = {
+    Run: lambda run: (str(run.path), str(run.info.get("eval_set_sha256"))),
+    Checkpoint: place,
+}
+
+
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=CONTENT)
 def embeddings(run: Run, checkpoint: Checkpoint) -> Embeddings:
     """The arrays of one step, one row an evaluation image; `RunError` when they can't be read."""
-    return _embeddings(*place(checkpoint), _run=run, _checkpoint=checkpoint)
+    query = checkpoint.query  # raises if the file as a whole can't be read
+    images = len(eval_set(run))
+    if len(query) != images:
+        raise RunError(f"step {checkpoint.step} of {run.id} has {len(query)} embeddings for {images} images")
+    others = (_optional(checkpoint, name) for name in ("key", "second_view", "features"))
+    return Embeddings(_frozen(query), *others)
 
 
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=CONTENT)
 def eval_set(run: Run) -> EvalSet:
     """The evaluation images of a run; `RunError` when they can't be read."""
-    return _eval_set(str(run.path), str(run.info.get("eval_set_sha256")), _run=run)
+    found = run.eval_set
+    for array in (found.thumbnails, found.labels, found.sample_ids):
+        _frozen(array)
+    return found
 
 
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=CONTENT)
 def queue(checkpoint: Checkpoint) -> QueueSnapshot | None:
     """The queue at one step, oldest first; None for a method without one."""
-    return _queue(*place(checkpoint), _checkpoint=checkpoint) if checkpoint.has_queue else None
+    if not checkpoint.has_queue:
+        return None
+    found = checkpoint.queue
+    for array in (found.keys, found.written_steps, found.sample_ids, found.labels):
+        _frozen(array)
+    return found
 
 
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=CONTENT)
 def drift(checkpoint: Checkpoint) -> dict[str, Array]:
     """The staleness measured at one step; empty when none was measured."""
-    return _drift(*place(checkpoint), _checkpoint=checkpoint)
+    return {name: _frozen(array) for name, array in checkpoint.drift.items()}
 
 
 def history(run: Run) -> dict[str, Array]:
@@ -82,7 +116,7 @@ def history(run: Run) -> dict[str, Array]:
         version = f"{stat.st_size} {stat.st_mtime_ns}"
     except OSError:
         version = ""
-    return _history(str(run.path), version, _run=run)
+    return _history(run, version)
 
 
 def neighbours(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> tuple[Array, Array]:
@@ -91,7 +125,7 @@ def neighbours(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query
     ValueError beyond `MOST_SEARCHED` images.
     """
     check_searchable(run)
-    return _neighbours(*place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
+    return _neighbours(run, checkpoint, k, layer)
 
 
 def neighbours_of(
@@ -112,7 +146,7 @@ def votes(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") ->
     ValueError when no label is known, and beyond `MOST_SEARCHED` images.
     """
     check_searchable(run)
-    return _votes(*place(checkpoint), k, layer, _run=run, _checkpoint=checkpoint)
+    return _votes(run, checkpoint, k, layer)
 
 
 def check_searchable(run: Run) -> None:
@@ -125,67 +159,27 @@ def check_searchable(run: Run) -> None:
         )
 
 
-def place(checkpoint: Checkpoint) -> tuple[str, int, str]:
-    """Where a step lies and the checksum of what it shows: the key of everything cached from it."""
-    return str(checkpoint.path.parent), checkpoint.step, checkpoint.checksum
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=CONTENT)
+def _history(run: Run, version: str) -> dict[str, Array]:
+    return {name: _frozen(array) for name, array in run.history().items()}
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _embeddings(folder: str, step: int, checksum: str, _run: Run, _checkpoint: Checkpoint) -> Embeddings:
-    query = _checkpoint.query  # raises if the file as a whole can't be read
-    images = len(eval_set(_run))
-    if len(query) != images:
-        raise RunError(f"step {step} of {_run.id} has {len(query)} embeddings for {images} images")
-    others = (_optional(_checkpoint, name) for name in ("key", "second_view", "features"))
-    return Embeddings(_frozen(query), *others)
-
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _eval_set(folder: str, checksum: str, _run: Run) -> EvalSet:
-    found = _run.eval_set
-    for array in (found.thumbnails, found.labels, found.sample_ids):
-        _frozen(array)
-    return found
-
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _queue(folder: str, step: int, checksum: str, _checkpoint: Checkpoint) -> QueueSnapshot:
-    found = _checkpoint.queue
-    for array in (found.keys, found.written_steps, found.sample_ids, found.labels):
-        _frozen(array)
-    return found
-
-
-@st.cache_resource(max_entries=64, show_spinner=False)
-def _drift(folder: str, step: int, checksum: str, _checkpoint: Checkpoint) -> dict[str, Array]:
-    return {name: _frozen(array) for name, array in _checkpoint.drift.items()}
-
-
-@st.cache_resource(max_entries=64, show_spinner=False)
-def _history(folder: str, version: str, _run: Run) -> dict[str, Array]:
-    return {name: _frozen(array) for name, array in _run.history().items()}
-
-
-@st.cache_resource(max_entries=16, show_spinner=False)
-def _neighbours(
-    folder: str, step: int, checksum: str, k: int, layer: str, _run: Run, _checkpoint: Checkpoint
-) -> tuple[Array, Array]:
-    rows = embeddings(_run, _checkpoint).layer(layer)
+@st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=CONTENT)
+def _neighbours(run: Run, checkpoint: Checkpoint, k: int, layer: str) -> tuple[Array, Array]:
+    rows = embeddings(run, checkpoint).layer(layer)
     indices, cosines = nearest(rows, min(k, max(len(rows) - 1, 1)))
     return _frozen(indices), _frozen(cosines)
 
 
-@st.cache_resource(max_entries=16, show_spinner=False)
-def _votes(
-    folder: str, step: int, checksum: str, k: int, layer: str, _run: Run, _checkpoint: Checkpoint
-) -> Array:
-    labels = eval_set(_run).labels
+@st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=CONTENT)
+def _votes(run: Run, checkpoint: Checkpoint, k: int, layer: str) -> Array:
+    labels = eval_set(run).labels
     if not (labels >= 0).any():
         raise ValueError("labels must hold at least one known class; no evaluation image has one")
     if (labels >= 0).all():
-        return _frozen(vote(*neighbours(_run, _checkpoint, k, layer), labels, TEMPERATURE))
+        return _frozen(vote(*neighbours(run, checkpoint, k, layer), labels, TEMPERATURE))
     most = int((labels >= 0).sum()) - 1
-    rows = embeddings(_run, _checkpoint).layer(layer)
+    rows = embeddings(run, checkpoint).layer(layer)
     return _frozen(knn_predict(rows, labels, k=min(k, max(most, 1)), temperature=TEMPERATURE))
 
 

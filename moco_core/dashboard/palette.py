@@ -29,13 +29,6 @@ SEQUENTIAL_STOPS = tuple(  # Viridis, as stops from 0 to 1
 )
 DIVERGING = ((0.0, "#0072b2"), (0.5, NEUTRAL), (1.0, "#d55e00"))
 RIGHT, WRONG = "#0072b2", "#d55e00"
-STATE_COLOURS = {
-    "queued": NEUTRAL,
-    "running": "#0072b2",
-    "finished": "#009e73",
-    "stopped": "#e69f00",
-    "failed": "#d55e00",
-}
 
 
 def class_colour(label: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import streamlit as st
 
 import moco_core
-from moco_core.dashboard.loaders import place
+from moco_core.dashboard.loaders import CONTENT
 from moco_core.dashboard.widgets import problem
 from moco_core.projections import Projection, ProjectionSettings, find_projection
 from moco_core.projections.compute import compute
@@ -61,7 +61,7 @@ def shown_projection(run: Run, checkpoint: Checkpoint, settings: ProjectionSetti
     if found is not None:
         return Shown(found, content, False, work)
     quick = dataclasses.replace(settings, method="pca", aligned="no")
-    picture = _preview(*place(checkpoint), quick, _run=run, _checkpoint=checkpoint)
+    picture = _preview(run, checkpoint, quick)
     return Shown(picture, content_id(run, checkpoint, quick), settings.method != "pca", work)
 
 
@@ -99,11 +99,9 @@ def follow_snapshots(run: Run) -> None:
     st.fragment(poll, run_every=SNAPSHOT_SECONDS)()
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _preview(
-    folder: str, step: int, checksum: str, settings: ProjectionSettings, _run: Run, _checkpoint: Checkpoint
-) -> Projection:
-    return compute(_run, _checkpoint, settings)
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=CONTENT)
+def _preview(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings) -> Projection:
+    return compute(run, checkpoint, settings)
 
 
 @st.cache_resource(show_spinner=False)

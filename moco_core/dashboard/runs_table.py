@@ -201,12 +201,12 @@ def newest_metric(run: Run, name: str) -> float | None:
     return None
 
 
-def sparkline(values: np.ndarray, points: int = SPARK_POINTS) -> list[float]:
-    """At most `points` means over equal stretches of `values`, what is not finite left out."""
+def sparkline(values: np.ndarray) -> list[float]:
+    """At most `SPARK_POINTS` means over equal stretches of `values`, what is not finite left out."""
     values = values[np.isfinite(values)]
-    if len(values) <= points:
+    if len(values) <= SPARK_POINTS:
         return [round(float(v), 4) for v in values]
-    edges = np.linspace(0, len(values), points + 1).astype(int)
+    edges = np.linspace(0, len(values), SPARK_POINTS + 1).astype(int)
     return [round(float(v), 4) for v in np.add.reduceat(values, edges[:-1]) / np.diff(edges)]
 
 

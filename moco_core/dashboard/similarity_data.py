@@ -16,6 +16,7 @@ from moco_core.analysis.similarity import HARDEST, Negatives, SoftmaxWeights
 from moco_core.dashboard import loaders
 from moco_core.dashboard.figures.cosine_histograms import Histogram, Panel, Weights
 from moco_core.dashboard.gallery import Card, card
+from moco_core.dashboard.loaders import CONTENT
 from moco_core.dashboard.palette import WRONG
 from moco_core.projections import drawn_rows
 from moco_core.runs import Checkpoint, Run, RunError
@@ -126,13 +127,17 @@ def why_no_queue(checkpoint: Checkpoint) -> str:
 
 def cosines(run: Run, checkpoint: Checkpoint, source: str, name: str = "") -> Cosines:
     """All cosines of one step, under the run's name or another; ValueError when there is nothing to compare."""
-    found: Cosines = _cosines(*loaders.place(checkpoint), source, _run=run, _checkpoint=checkpoint)
-    return dataclasses.replace(found, name=name or run.name)
+    return dataclasses.replace(_cosines(run, checkpoint, source), name=name or run.name)
 
 
+@st.cache_data(max_entries=256, show_spinner=False, hash_funcs=CONTENT)
 def weights(run: Run, checkpoint: Checkpoint, source: str, temperature: float) -> SoftmaxWeights | None:
     """Softmax weight by cosine in fine bins; None for a run without positives."""
-    return _weights(*loaders.place(checkpoint), source, temperature, _run=run, _checkpoint=checkpoint)
+    positive = cosines(run, checkpoint, source).positive
+    if positive is None:
+        return None
+    sides = _sides(run, checkpoint, source)
+    return similarity.softmax_weights(sides.query, positive, sides.keys, temperature, own=sides.own)
 
 
 def bars(found: SoftmaxWeights | None, temperature: float) -> Weights | None:
@@ -393,18 +398,16 @@ def paired(run: Run, checkpoint: Checkpoint) -> bool:
     return _views(loaders.embeddings(run, checkpoint))[1] is not None
 
 
-@st.cache_data(max_entries=64, show_spinner="Comparing all pairs …")
-def _cosines(
-    folder: str, step: int, checksum: str, source: str, _run: Run, _checkpoint: Checkpoint
-) -> Cosines:
-    found, images = loaders.embeddings(_run, _checkpoint), loaders.eval_set(_run)
-    sides = _sides(_run, _checkpoint, source)
+@st.cache_data(max_entries=64, show_spinner="Comparing all pairs …", hash_funcs=CONTENT)
+def _cosines(run: Run, checkpoint: Checkpoint, source: str) -> Cosines:
+    found, images = loaders.embeddings(run, checkpoint), loaders.eval_set(run)
+    sides = _sides(run, checkpoint, source)
     labels = images.labels[sides.rows]
     labelled = bool((labels >= 0).any() and (sides.key_labels >= 0).any())
     views, view = _views(found)
     return Cosines(
-        name=_run.name,
-        step=step,
+        name=run.name,
+        step=checkpoint.step,
         source=source,
         views=views,
         positive=None if view is None else similarity.positive_cosines(sides.query, view[sides.rows]),
@@ -419,14 +422,3 @@ def _cosines(
         images=len(images),
         keys=len(sides.keys) - sides.own,
     )
-
-
-@st.cache_data(max_entries=256, show_spinner=False)
-def _weights(
-    folder: str, step: int, checksum: str, source: str, temperature: float, _run: Run, _checkpoint: Checkpoint
-) -> SoftmaxWeights | None:
-    positive = cosines(_run, _checkpoint, source).positive
-    if positive is None:
-        return None
-    sides = _sides(_run, _checkpoint, source)
-    return similarity.softmax_weights(sides.query, positive, sides.keys, temperature, own=sides.own)

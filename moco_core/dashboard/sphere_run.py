@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import streamlit as st
 
 from moco_core.dashboard import loaders, sphere_view
+from moco_core.dashboard.loaders import CONTENT
 from moco_core.dashboard.selection import labels, store
 from moco_core.dashboard.sprite import Sprite, sprite
 from moco_core.dashboard.text import plain
@@ -28,7 +29,7 @@ def is_active(run_id: str) -> bool:
     return run_id in runs and runs[run_id].status.active
 
 
-def draw_run(run: Run, checkpoint: Checkpoint, *, key: str, height: int = 520) -> None:
+def draw_run(run: Run, checkpoint: Checkpoint, *, key: str) -> None:
     """Query embeddings of one step, coloured by class, thumbnails on hover.
 
     Raises `RunError` when they can't be read and `ValueError` when they don't have three numbers each.
@@ -41,10 +42,10 @@ def draw_run(run: Run, checkpoint: Checkpoint, *, key: str, height: int = 520) -
         "sample",
         class_names=images.class_names,
         names=_names(run),
-        thumbnails=_sprite(str(run.path), str(run.info.get("eval_set_sha256")), run),
+        thumbnails=_sprite(run),
         summary=f"{len(query)} images of {run.name} at step {checkpoint.step} on the unit sphere.",
         camera=f"run {run.id}",
-        height=height,
+        height=520,
         key=key,
     )
 
@@ -88,7 +89,7 @@ def _names(run: Run) -> list[str]:
     return [images.title(row) for row in range(len(images))]
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _sprite(folder: str, checksum: str, _run: Run) -> Sprite | None:
-    images = loaders.eval_set(_run)
+@st.cache_resource(max_entries=4, show_spinner=False, hash_funcs=CONTENT)
+def _sprite(run: Run) -> Sprite | None:
+    images = loaders.eval_set(run)
     return sprite(images.thumbnails) if images.pictured else None

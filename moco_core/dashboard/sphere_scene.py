@@ -12,7 +12,7 @@ LETTERS = "ABCDEF"
 CLASS_NAMES = tuple(f"class {letter}" for letter in LETTERS)
 
 
-def draw_experiment(experiment: Experiment, *, key: str, height: int = 460) -> None:
+def draw_experiment(experiment: Experiment, *, key: str) -> None:
     """Queries, keys and queue as they are now; at the last step's anchor what pulled and what pushed it."""
     sphere, last = experiment.sphere, experiment.last
     classes = np.arange(sphere.classes)
@@ -30,7 +30,6 @@ def draw_experiment(experiment: Experiment, *, key: str, height: int = 460) -> N
         summary=f"Sphere after {sphere.steps} steps: {sphere.classes} queries, {sphere.classes} keys and "
         f"{queued} queued keys.",
         camera="experiment",
-        height=height,
         key=key,
     )
 

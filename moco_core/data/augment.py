@@ -96,16 +96,7 @@ MOCO_V2 = Preset(
     grey=0.2,
     blur=0.5,
 )
-MOCO_CIFAR = Preset(
-    scale=(0.08, 1),
-    flip=0.5,
-    jitter=0.8,
-    brightness=0.4,
-    contrast=0.4,
-    saturation=0.4,
-    hue=0.1,
-    grey=0.2,
-)
+MOCO_CIFAR = replace(MOCO_V2, scale=(0.08, 1), blur=0)
 HANDWRITING = Preset(scale=(0.5, 1), rotate=15, shift=0.1, jitter=0.8, brightness=0.4, contrast=0.4)
 
 # Handwriting is turned a little and never mirrored; the recipes for photographs are those of He et al. (2019),

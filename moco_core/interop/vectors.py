@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from moco_core.analysis.checks import blocks
 from moco_core.interop import columns as beside
 from moco_core.interop.content import Content
 from moco_core.interop.formats import digest, open_vectors, with_columns
@@ -184,14 +185,14 @@ def _usable(
     return ~(infinite | zero), {why: int(bad.sum()) for why, bad in found.items() if bad.any()}
 
 
-def _bad_rows(values: Array, block: int = 65536) -> tuple[Array, Array]:
+def _bad_rows(values: Array) -> tuple[Array, Array]:
     """Rows that are not finite as float32, and rows that are zero."""
     infinite, zero = np.zeros((2, len(values)), bool)
     with np.errstate(over="ignore"):
-        for start in range(0, len(values), block):
-            part = np.asarray(values[start : start + block], np.float32)
-            infinite[start : start + block] = ~np.isfinite(part).all(1)
-            zero[start : start + block] = ~part.any(1)
+        for block in blocks(len(values), values.shape[1]):
+            part = np.asarray(values[block], np.float32)
+            infinite[block] = ~np.isfinite(part).all(1)
+            zero[block] = ~part.any(1)
     return infinite, zero
 
 

@@ -44,9 +44,9 @@ def queue(configs: Sequence[TrainConfig], root: Path, sweep: str = "") -> list[s
     return ids
 
 
-def submit(config: TrainConfig, root: Path, sweep: str = "") -> str:
+def submit(config: TrainConfig, root: Path) -> str:
     """Queue one run; returns its id."""
-    return queue([config], root, sweep)[0]
+    return queue([config], root)[0]
 
 
 def submit_sweep(

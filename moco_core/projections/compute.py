@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from moco_core.analysis.align import align
 from moco_core.analysis.projection import METHODS, faithfulness, principal_components, project
 from moco_core.runs import Checkpoint, Run, RunError, RunStore
 
@@ -139,25 +140,16 @@ def compute(
     shown = frames(run, checkpoint, settings)
     steps = [frame.checkpoint.step for frame in shown]
     rows = drawn_rows(len(run.eval_set))
+    chosen = (settings.method, settings.dim, settings.seed, settings.neighbors, settings.min_dist)
     if settings.aligned != "no":
         parts = [_layer(frame.run, frame.checkpoint, settings.layer)[rows] for frame in shown]
-        return _picture(
-            _aligned(parts, settings, progress), settings, rows, (QUERY,), np.zeros(0, np.int64), steps, ()
-        )
+        pictures = align(parts, *chosen, progress=progress)
+        return _picture(pictures, rows, (QUERY,), np.zeros(0, np.int64), steps)
     space, kinds, slots = _space(run, checkpoint, settings, rows)
     if settings.method == "pca":
         found = principal_components(space, settings.dim)
-        return _picture(found.coordinates[None], settings, rows, kinds, slots, steps, found.share)
-    flat = project(
-        space,
-        settings.method,
-        settings.dim,
-        settings.seed,
-        settings.neighbors,
-        settings.min_dist,
-        progress=progress,
-    )
-    return _picture(flat[None], settings, rows, kinds, slots, steps, ())
+        return _picture(found.coordinates[None], rows, kinds, slots, steps, found.share)
+    return _picture(project(space, *chosen, progress=progress)[None], rows, kinds, slots, steps)
 
 
 def measure(
@@ -192,12 +184,11 @@ def measure(
 
 def _picture(
     coordinates: Array,
-    settings: ProjectionSettings,
     rows: Array,
     kinds: tuple[int, ...],
     slots: Array,
     steps: list[int],
-    share: Array | tuple[()],
+    share: Array | tuple[()] = (),
 ) -> Projection:
     images = [kind for kind in kinds if kind != QUEUE]
     unknown = np.full(len(steps), np.nan)
@@ -243,17 +234,3 @@ def _layer(run: Run, checkpoint: Checkpoint, layer: str) -> Array:
             f"step {checkpoint.step} of {run.id} has {len(rows)} embeddings for {len(run.eval_set)} images"
         )
     return rows
-
-
-def _aligned(parts: list[Array], settings: ProjectionSettings, progress: Progress | None) -> Array:
-    from moco_core.analysis.align import align
-
-    return align(
-        parts,
-        settings.method,
-        settings.dim,
-        settings.seed,
-        settings.neighbors,
-        settings.min_dist,
-        progress=progress,
-    )

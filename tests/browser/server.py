@@ -1,4 +1,4 @@
-"""The app as a process of its own, and a browser to open it with."""
+"""The app (or another program that serves pages) as a process of its own, and a browser to open it with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
@@ -28,37 +28,51 @@ def browser_path() -> str | None:
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
-class Server:
-    """`streamlit run app.py` on a free port of this machine, its runs below `root`."""
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
-    def __init__(self, root: Path, log: Path, environment: Mapping[str, str]) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
+
+class Serving:
+    """A program that serves pages at `url`, and has answered at `url + health` when this is made."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        url: str,
+        health: str,
+        log: Path,
+        environment: Mapping[str, str],
+        patience: float = 60,
+    ) -> None:
+        self.url = url
         self.log = log
         self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "streamlit", "run", "app.py"),
-                *("--server.port", str(port), "--server.address", "127.0.0.1", "--server.headless", "true"),
-            ],
+            command,
             cwd=REPOSITORY,
-            env={**os.environ, **environment, "MOCO_RUNS": str(root)},
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
             stdout=log.open("w"),
             stderr=subprocess.STDOUT,
         )
-        self._wait()
+        self._wait(url + health, patience)
 
-    def _wait(self, seconds: float = 60) -> None:
+    def _wait(self, address: str, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.process.poll() is None:
             try:
-                with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2):
+                with urllib.request.urlopen(address, timeout=2):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.2)
+        ended = self.process.poll() is not None
         self.stop()
-        raise RuntimeError(f"the app did not start:\n{self.log.read_text()}")
+        if not ended:
+            raise TimeoutError(f"no answer at {address} within {seconds:g} s:\n{self.log.read_text()}")
+        raise RuntimeError(f"the server did not start:\n{self.log.read_text()}")
 
     def stop(self) -> None:
         """End the server and wait for it."""
@@ -68,3 +82,16 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+class Server(Serving):
+    """`streamlit run app.py` on a free port of this machine, its runs below `root`."""
+
+    def __init__(self, root: Path, log: Path, environment: Mapping[str, str]) -> None:
+        port = free_port()
+        command = [
+            *(sys.executable, "-m", "streamlit", "run", "app.py"),
+            *("--server.port", str(port), "--server.address", "127.0.0.1", "--server.headless", "true"),
+        ]
+        runs = {"MOCO_RUNS": str(root)}
+        super().__init__(command, f"http://127.0.0.1:{port}", "/_stcore/health", log, {**environment, **runs})
