@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -113,4 +114,4 @@ def _kept(uploads: Sequence[UploadedFile | None]) -> list[Path | None]:
 
 
 def _place(text: str) -> Path:
-    return Path(text.strip().strip("'\"")).expanduser()
+    return Path(os.path.expanduser(text.strip().strip("'\"")))

@@ -15,6 +15,7 @@ import numpy as np
 from moco_core.interop.columns import named
 from moco_core.interop.content import VECTORS, Content, checked_rows, told
 from moco_core.interop.problem import VectorsError
+from moco_core.runs.files import NO_ARRAYS
 
 Array = np.ndarray
 
@@ -42,12 +43,12 @@ def members(path: Path) -> dict[str, Array]:
 
 def tensors(path: Path) -> dict[str, Array]:
     """All arrays of a safetensors file; `VectorsError` when they can't be read."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     try:
         with safe_open(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
+    except (*NO_ARRAYS, OSError) as error:
         raise VectorsError(
             f"{path.name} can't be read as safetensors of numpy's types: {told(error)}"
         ) from error
@@ -81,7 +82,7 @@ def _named_arrays(
             )
         name = flat[0] if known is None else known
     values = checked_rows(path, f"array {name!r}", found[name])
-    beside = {n: _plain(a) for n, a in found.items() if n != name and a.shape == (len(values),)}
+    beside = {n: plain(a) for n, a in found.items() if n != name and a.shape == (len(values),)}
     return Content(path, kind, values, f"array {name!r}", beside)
 
 
@@ -101,7 +102,10 @@ def _unreadable(path: Path, error: Exception) -> VectorsError:
     return VectorsError(f"{path.name} can't be read: {told(error)}")
 
 
-def _plain(array: Array) -> Array:
+def plain(array: Array) -> Array:
+    """A column as tables have it: numbers as they are, all else as objects that hold text."""
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8", "replace")
     return array if array.dtype.kind in "iufb" else array.astype(str).astype(object)
 
 

@@ -130,6 +130,8 @@ def _refuse_to_lose(out: Path, *, folder: bool, force: bool) -> None:
         return
     if not force:
         raise ConfigError(f"{out} is there already: --force replaces it, --out PATH writes elsewhere")
+    if not (out.is_file() or out.is_dir()):  # a device, a pipe, a link to nowhere
+        raise ConfigError(f"{out} is neither a file nor a folder: choose another --out")
     if folder and not out.is_dir():
         raise ConfigError(f"{out} is a file, and the projector needs a folder: choose another --out")
     if not folder and out.is_dir():
@@ -144,8 +146,12 @@ def _refuse_to_lose(out: Path, *, folder: bool, force: bool) -> None:
 
 @contextmanager
 def _in_place_of(out: Path) -> Iterator[Path]:
-    """A hidden path beside `out` to write to, moved there at the end; when something fails, `out` stays as it was."""
-    folder = out.absolute().parent
+    """A hidden path beside `out` to write to, moved there at the end; when something fails, `out` stays as it was.
+
+    A link stays, and what it leads to is replaced.
+    """
+    out = Path(os.path.realpath(out))
+    folder = out.parent
     folder.mkdir(parents=True, exist_ok=True)
     mark = secrets.token_hex(4)
     temporary, old = folder / f".{out.name}.{mark}", folder / f".{out.name}.{mark}.old"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,10 +67,10 @@ def parquet_table(path: Path) -> pa.Table:
     try:
         with pq.ParquetFile(path) as file:
             table = file.read().replace_schema_metadata(None)  # an index of pandas is a column like others
-        names = table.column_names
+        counts = Counter(table.column_names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise VectorsError(f"{path.name} can't be read: {told(error)}") from error
-    twice = [name for name in names if names.count(name) > 1]
+    twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise VectorsError(
             f"{path.name} has more than one column {twice[0]!r}; columns need names of their own"
@@ -92,7 +93,7 @@ def frame_columns(frame: pd.DataFrame) -> dict[str, Array]:
 def _numeric(path: Path, kind: str, frame: pd.DataFrame, columns: Sequence[str], kept: set[str]) -> Content:
     """The vectors from a table's numeric columns: those asked for, or all but labels and ids."""
     names = [str(name) for name in frame.columns]
-    numbers = [name for name in names if frame[name].dtype.kind in "iufb"]
+    numbers = {name: None for name in names if frame[name].dtype.kind in "iufb"}  # in order, found at once
     if columns:
         texts = [name for name in columns if name not in numbers]
         if texts:
@@ -102,8 +103,9 @@ def _numeric(path: Path, kind: str, frame: pd.DataFrame, columns: Sequence[str],
         axes = {"x", "y"} <= {n.lower() for n in numbers}  # then y is a coordinate, and no label
         spoken_for = kept | {n for n in numbers if n.lower() in (*LABELS, *IDS) and not (axes and n in "yY")}
         chosen = [name for name in numbers if name not in spoken_for]
+        stems = set(map(_stem, chosen))
         for name in names:
-            if name not in numbers and name not in kept and _stem(name) in map(_stem, chosen):
+            if name not in numbers and name not in kept and _stem(name) in stems:
                 _check_text(path, name, frame[name])
     if not chosen:
         raise VectorsError(

@@ -9,6 +9,16 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
+NO_ARRAYS = (
+    SafetensorError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+)  # damage, or a type numpy lacks
+
 
 def fsync_dir(folder: Path) -> None:
     """Make renames inside `folder` survive a power cut."""

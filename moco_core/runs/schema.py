@@ -92,7 +92,8 @@ class RunStatus:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunStatus:
         """Check and take the fields that are known; `RunError` when one has the wrong type."""
-        status = cls(**{f.name: values[f.name] for f in dataclasses.fields(cls) if f.name in values})
+        known = {f.name: values[f.name] for f in dataclasses.fields(cls) if f.name in values}
+        status = cls(**{"state": None, **known})
         if status.state not in STATES:
             raise RunError(f"{STATUS_FILE} has state {status.state!r}; known are {', '.join(STATES)}")
         counts = (status.step, status.total_steps)

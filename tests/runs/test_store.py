@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from moco_core.runs import RunError, RunStore, RunWriter, schema
+from moco_core.runs.files import replace_json, sha256
 from moco_core.runs.verify import damage
 from tests.synthetic import write_run
 
@@ -117,6 +118,8 @@ def test_a_truncated_file_hides_its_step_alone(path):
         ("status.json", b'{"state": "dancing"}', "state 'dancing'"),
         ("status.json", b'{"state": "running", "step": "x"}', "whole numbers"),
         ("status.json", b"{}", "state"),
+        ("status.json", b'{"state": "running", "step": 1' + b"0" * 400 + b"}", "more than 64 bits"),
+        ("run.json", b'{"schema": 1, "config": {"seed": 99999999999999999999}}', "more than 64 bits"),
         ("status.json", None, "can't be read"),
     ],
 )
@@ -169,6 +172,59 @@ def test_history_skips_lines_that_cannot_be_read(path):
     lines[6] = json.dumps({"step": 7})
     file.write_text("\n".join(lines))
     assert reopen(path).history()["step"].tolist() == [1, 2, 3, 5, 8, 9, 10]
+
+
+def test_history_skips_numbers_that_nothing_can_hold(path):
+    file = path / schema.HISTORY_FILE
+    lines = file.read_text().splitlines()
+    lines[2] = json.dumps({**json.loads(lines[2]), "loss": 10**400})
+    lines[4] = "[" * 100_000
+    file.write_text("\n".join(lines))
+    assert reopen(path).history()["step"].tolist() == [1, 2, 4, 6, 7, 8, 9, 10]
+
+
+def test_a_metric_that_nothing_can_hold_hides_its_step(path):
+    writer = RunWriter(path)
+    writer.write_step(10, {}, {"knn": {"value": 10**400}})
+    run = reopen(path)
+    assert [c.step for c in run.steps] == [0, 2]
+    assert "more than 64 bits" in run.damaged_steps["step-00000010"]
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "sentence"),
+    [
+        ("keys", np.ones(20, np.float32), "'keys' as float32, 20; it must be fractional numbers in 2 dimensions"),
+        ("keys", np.ones((20, 5), bool), "'keys' as bool, 20×5"),
+        ("label", np.ones((20, 2), np.int64), "'label' as int64, 20×2; it must be whole numbers in 1 dimension"),
+        ("written_step", np.full(20, np.nan), "'written_step' as float64"),
+        ("label", np.ones(19, np.int64), "arrays of different lengths"),
+        ("size", np.zeros(0, np.int64), r"holds 20 keys of a queue of size \[\]"),
+        ("size", np.array([19]), r"holds 20 keys of a queue of size \[19\]"),
+    ],
+)  # fmt: skip
+def test_arrays_of_another_kind_are_refused(path, name, array, sentence):
+    arrays = reopen(path).step(10).arrays(schema.QUEUE_FILE)
+    RunWriter(path).write_step(10, {schema.QUEUE_FILE: {**arrays, name: array}}, {})
+    with pytest.raises(RunError, match=sentence):
+        _ = reopen(path).step(10).queue
+
+
+@pytest.mark.parametrize("kind", ["BF16", "F8_E4M3", "I7"])
+def test_numbers_that_numpy_lacks_are_refused(path, kind):
+    head = json.dumps({"query": {"dtype": kind, "shape": [2, 2], "data_offsets": [0, 8]}}).encode()
+    data = len(head).to_bytes(8, "little") + head + bytes(8)
+    folder = path / "step-00000010"
+    (folder / schema.EMBEDDINGS_FILE).write_bytes(data)
+    entry = {"bytes": len(data), "sha256": sha256(data)}
+    replace_json(folder / schema.MANIFEST_FILE, {"step": 10, "files": {schema.EMBEDDINGS_FILE: entry}})
+    (path / schema.EVAL_FILE).write_bytes(data)
+    RunWriter(path).describe(eval_set_sha256=sha256(data))
+    run = reopen(path)
+    with pytest.raises(RunError, match=r"embeddings\.safetensors of step 10 in synthetic can't be read"):
+        _ = run.step(10).query
+    with pytest.raises(RunError, match=r"eval_set\.safetensors of synthetic can't be read"):
+        _ = run.eval_set
 
 
 def test_a_method_without_queue_says_so(tmp_path):
