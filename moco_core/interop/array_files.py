@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from moco_core.interop.columns import named
-from moco_core.interop.content import VECTORS, Content, checked_rows, told
+from moco_core.interop.content import VECTORS, Content, check_room, checked_rows, told
 from moco_core.interop.problem import VectorsError
 from moco_core.runs.files import NO_ARRAYS
 
@@ -38,6 +38,7 @@ def read_safetensors(path: Path, columns: Sequence[str], kept: set[str]) -> Cont
 def members(path: Path) -> dict[str, Array]:
     """All arrays of an .npz file; `VectorsError` when one can't be read."""
     with loaded(path) as arrays:
+        check_room(path, sum(entry.file_size for entry in arrays.zip.infolist()))
         return {name: _member(path, arrays, name) for name in arrays.files}
 
 
@@ -94,7 +95,7 @@ def _member(path: Path, arrays: Any, name: str) -> Array:
 
 
 def _unreadable(path: Path, error: Exception) -> VectorsError:
-    if "pickle" in str(error) or "Python objects" in str(error):
+    if "Object arrays" in str(error) or "Python objects" in str(error):
         return VectorsError(
             f"{path.name} holds Python objects, which are stored as a pickle; a pickle can run any code when it is "
             "read, so it is never opened: save the numbers alone, as with numpy.save(path, x.astype('float32'))"

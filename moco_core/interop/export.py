@@ -110,13 +110,13 @@ def _arrays(run: Run, checkpoint: Checkpoint, layer: str | None) -> dict[str, np
     if layer is not None and layer not in LAYERS:
         raise ConfigError(f"layer must be one of {', '.join(LAYERS)}; got {layer!r}")
     stored = checkpoint.arrays(schema.EMBEDDINGS_FILE)
-    found = {name: stored[name] for name in ([layer] if layer else LAYERS) if name in stored}
+    found = {name: getattr(checkpoint, name) for name in ([layer] if layer else LAYERS) if name in stored}
     if not found:
         raise RunError(
             f"step {checkpoint.step} of {run.id} has no {layer or 'query'}; it has {', '.join(sorted(stored))}"
         )
     for name, rows in found.items():
-        if rows.ndim != 2 or len(rows) != len(run.eval_set):
+        if len(rows) != len(run.eval_set):
             raise RunError(
                 f"{name} of step {checkpoint.step} in {run.id} has shape {rows.shape} "
                 f"for {len(run.eval_set)} images"

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from moco_core.interop.columns import IDS, LABELS, named
-from moco_core.interop.content import VECTORS, Content, checked_rows, few, told
+from moco_core.interop.content import VECTORS, Content, check_room, checked_rows, few, told
 from moco_core.interop.problem import VectorsError
-from moco_core.interop.text_files import has_titles, text_table
+from moco_core.interop.text_files import decimal_commas, has_titles, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 Array = np.ndarray
 
@@ -56,7 +57,8 @@ def read_text(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
         values = _parsed_lists(path, chosen, frame[chosen])
         beside = frame_columns(frame.drop(columns=lists))
         return Content(path, "text", values, f"column {chosen!r} of lists", beside, (chosen,))
-    return _numeric(path, "text", frame, columns, kept)
+    kind = "text with decimal commas" if decimal_commas(path) else "text"
+    return _numeric(path, kind, frame, columns, kept)
 
 
 def parquet_table(path: Path) -> pa.Table:
@@ -66,6 +68,7 @@ def parquet_table(path: Path) -> pa.Table:
 
     try:
         with pq.ParquetFile(path) as file:
+            check_room(path, _unpacked(file.metadata))
             table = file.read().replace_schema_metadata(None)  # an index of pandas is a column like others
         counts = Counter(table.column_names)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -76,6 +79,13 @@ def parquet_table(path: Path) -> pa.Table:
             f"{path.name} has more than one column {twice[0]!r}; columns need names of their own"
         )
     return table
+
+
+def _unpacked(metadata: pq.FileMetaData) -> int:
+    """Bytes that a Parquet file takes in memory, at least."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(i) for group in groups for i in range(group.num_columns))
+    return sum(max(column.total_uncompressed_size, 4 * column.num_values) for column in columns)
 
 
 def frame_columns(frame: pd.DataFrame) -> dict[str, Array]:

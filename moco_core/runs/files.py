@@ -53,8 +53,8 @@ def replace_json(path: Path, value: Any) -> None:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Readable UTF-8 JSON."""
-    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    """Readable UTF-8 JSON; what is no character, as in a file name of another encoding, becomes a `?`."""
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(errors="replace")
 
 
 def sha256(data: bytes) -> str:

@@ -65,6 +65,11 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+def readable(text: str) -> str:
+    """`text` as UTF-8 can hold it: what is no character, as in a file name of another encoding, becomes a `?`."""
+    return text.encode(errors="replace").decode()
+
+
 def packed_names(names: Sequence[str]) -> np.ndarray:
     """Names as an array can hold them: UTF-8 bytes, one name a line. Line breaks become spaces."""
     lines = "\n".join(name.replace("\n", " ") for name in names)

@@ -141,8 +141,10 @@ class Checkpoint:
     def _embeddings(self) -> Arrays:
         arrays = self.arrays(schema.EMBEDDINGS_FILE)
         rows = {len(array) if array.ndim == 2 else -1 for array in arrays.values()}
-        if len(rows) != 1 or -1 in rows:
-            raise RunError(f"{schema.EMBEDDINGS_FILE} of step {self.step} holds arrays of different lengths")
+        if len(rows) != 1 or -1 in rows or not all(array.shape[1] for array in arrays.values()):
+            raise RunError(
+                f"{schema.EMBEDDINGS_FILE} of step {self.step} holds arrays of different lengths, or without columns"
+            )
         return arrays
 
     def _embedding(self, name: str) -> np.ndarray:
@@ -266,7 +268,8 @@ class Run:
                 raise RunError(
                     f"{schema.EVAL_FILE} of {self.id} names {len(called)} samples where there are {len(labels)}"
                 )
-        return EvalSet(images, labels.astype(np.int64), ids.astype(np.int64), tuple(map(str, names)), called)
+        class_names = tuple(schema.readable(str(name)) for name in names)
+        return EvalSet(images, labels.astype(np.int64), ids.astype(np.int64), class_names, called)
 
     @cached_property
     def _scan(self) -> dict[str, Checkpoint | str]:
@@ -303,8 +306,8 @@ class Run:
                 )
         metrics = read_json(folder / schema.METRICS_FILE) if schema.METRICS_FILE in files else {}
         for name, entry in metrics.items():
-            if not isinstance(entry, dict) or "value" not in entry:
-                raise RunError(f"{schema.METRICS_FILE} of {folder.name} gives {name!r} without a value")
+            if not isinstance(entry, dict) or not _is_number(entry.get("value", "")):
+                raise RunError(f"{schema.METRICS_FILE} of {folder.name} gives {name!r} without a number")
         return Checkpoint(folder, self.id, number, MappingProxyType(manifest), MappingProxyType(metrics))
 
 
@@ -358,12 +361,20 @@ def _read(path: Path) -> bytes:
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file; `RunError` when there is none."""
     try:
-        value = json.loads(_read(path), parse_int=_whole)
+        data = _read(path)
+        value = json.loads(data, parse_int=_whole)
+        if b"\\ud" in data.lower():  # so half of a character is written, which no text may hold
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path.name} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise RunError(f"{path.name} must hold a JSON object, not {type(value).__name__}")
     return value
+
+
+def _is_number(value: object) -> bool:
+    """Whether a metric can have this value; None stands for one that is not finite."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _whole(text: str) -> int:

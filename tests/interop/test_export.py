@@ -173,7 +173,9 @@ def test_what_is_no_file_is_never_replaced(tmp_path, run, to):
     os.mkfifo(pipe)
     nowhere.symlink_to("nothing")
     for out in (pipe, nowhere):
-        with pytest.raises(ConfigError, match=f"{out.name} is neither a file nor a folder: choose another --out"):
+        with pytest.raises(
+            ConfigError, match=f"{out.name} is neither a file nor a folder: choose another --out"
+        ):
             export(run, to, out=out, force=True)
     assert pipe.is_fifo()
     assert nowhere.is_symlink()

@@ -1,6 +1,7 @@
 import io
 import json
 import pickle
+from collections import namedtuple
 
 import numpy as np
 import pandas as pd
@@ -238,6 +239,52 @@ def test_text_beside_the_vectors_may_look_like_numbers(tmp_path):
     codes = [*map(str, range(N - 1)), "none"]
     found = read(csv(tmp_path / "a.csv", frame(code=codes)))
     assert found.vectors.values.shape == (N, D)
+
+
+DECIMALS = {
+    "semicolons.csv": "a;b;c\n0,5;1;2,25\n1,5;2;-3e1\n",
+    "untitled.csv": "0,5;1;2,25\n1,5;2;-3e1\n",
+    "quoted.csv": 'a;b;c\n"0,5";"1";"2,25"\n"1,5";"2";"-3e1"\n',
+    "tabs.tsv": "a\tb\tc\n0,5\t1\t2,25\n1,5\t2\t-3e1\n",
+    "spaces.txt": "0,5 1,0 2,25\n1,5 2,0 -3e1\n",
+}
+
+
+@pytest.mark.parametrize("name", DECIMALS)
+def test_decimal_commas_are_read_as_such(tmp_path, name):
+    (tmp_path / name).write_text(DECIMALS[name])
+    found = read(tmp_path / name)
+    same(found, [[0.5, 1, 2.25], [1.5, 2, -30]])
+    assert "(text with decimal commas)" in found.sentences[0]
+
+
+def test_commas_that_part_cells_or_thousands_are_no_decimal_commas(tmp_path):
+    (tmp_path / "a.csv").write_text("1,2\n3,4\n")
+    same(read(tmp_path / "a.csv"), [[1, 2], [3, 4]])
+    (tmp_path / "b.csv").write_text("1, 2\n3, 4\n")
+    same(read(tmp_path / "b.csv"), [[1, 2], [3, 4]])
+    (tmp_path / "c.csv").write_text("a;b;c\n1,234;0.5;1\n1,999;0.25;2\n")
+    assert read(tmp_path / "c.csv").source["vectors"] == "2 columns, b, c"
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.parquet", "b.parquet"])
+def test_what_unpacks_to_more_than_the_memory_is_refused(tmp_path, name, monkeypatch):
+    sound_files(tmp_path)
+    free = namedtuple("Memory", "available")
+    monkeypatch.setattr("psutil.virtual_memory", lambda: free(100))
+    with pytest.raises(VectorsError, match=f"{name} unpacks to 0.0 GiB, and 0.0 GiB of memory are free"):
+        read(tmp_path / name)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: free(10_000))
+    same(read(tmp_path / name))
+
+
+def test_a_header_of_an_array_that_is_too_long_is_no_pickle(tmp_path):
+    head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (5, 4), }".ljust(20_000)
+    (tmp_path / "a.npy").write_bytes(
+        b"\x93NUMPY\x02\x00" + len(head).to_bytes(4, "little") + head + bytes(80)
+    )
+    with pytest.raises(VectorsError, match=r"a\.npy can't be read: Header info length"):
+        read(tmp_path / "a.npy")
 
 
 def test_labels_of_bytes_are_text(tmp_path):
