@@ -28,7 +28,8 @@ RESUME_DIR = "resume"
 CACHE_DIR = "cache"
 TENSORBOARD_DIR = "tensorboard"  # a copy, which nothing reads
 NAMES = "names"  # optional array of the evaluation set: what its samples are called
-STEP_PATTERN = re.compile(r"step-(\d{8,})")
+STEP_PATTERN = re.compile(r"step-(\d{8,18})", re.ASCII)
+FILE_PATTERN = re.compile(r"\w[\w.-]{0,99}", re.ASCII)  # what a manifest may list
 
 STATES = ("queued", "running", "finished", "stopped", "failed")
 HISTORY_KEYS = (

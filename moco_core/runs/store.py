@@ -294,7 +294,11 @@ class Run:
         if not isinstance(files, dict) or manifest.get("step") != number:
             raise RunError(f"{schema.MANIFEST_FILE} does not describe {folder.name}")
         for name, entry in files.items():
-            if not isinstance(entry, dict) or not isinstance(entry.get("sha256"), str) or "/" in name:
+            if not schema.FILE_PATTERN.fullmatch(name):
+                raise RunError(
+                    f"{schema.MANIFEST_FILE} of {folder.name} lists {name[:99]!r}, which is no file's name"
+                )
+            if not isinstance(entry, dict) or not isinstance(entry.get("sha256"), str):
                 raise RunError(f"{schema.MANIFEST_FILE} of {folder.name} lists {name!r} without a checksum")
             try:
                 size = (folder / name).stat().st_size
