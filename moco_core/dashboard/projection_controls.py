@@ -10,6 +10,7 @@ import streamlit as st
 from moco_core.analysis.neighbors import K
 from moco_core.dashboard import loaders
 from moco_core.dashboard.projection_view import COLOURINGS, colourings
+from moco_core.dashboard.widgets import seed_input
 from moco_core.projections import ProjectionSettings
 from moco_core.projections.compute import sweep_mates
 from moco_core.runs import Checkpoint, Run
@@ -172,5 +173,5 @@ def _finer(run: Run, checkpoint: Checkpoint, method: str) -> dict[str, Any]:
             bind="query-params",
             help="How close points may lie in the picture, in its own units.",
         )
-        finer["seed"] = int(st.number_input("Seed", 0, 2**31 - 1, 0, key="seed", bind="query-params"))
+        finer["seed"] = seed_input()
     return finer

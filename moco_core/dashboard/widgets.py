@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -85,6 +85,15 @@ def downloads(
                 icon=":material/download:",
                 help=file.help,
             )
+
+
+def seed_input(width: int | Literal["stretch"] = "stretch") -> int:
+    """A whole number from which all that is random is drawn, kept in the URL under `seed`."""
+    # As a field of whole numbers it would raise an OverflowError at an address with `seed=1e309`.
+    most = 2.0**31 - 1
+    return int(
+        st.number_input("Seed", 0.0, most, 0.0, 1.0, "%.0f", key="seed", bind="query-params", width=width)
+    )
 
 
 def nothing(sentence: str) -> None:

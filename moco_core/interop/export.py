@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import os
 import secrets
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from moco_core.config import ConfigError
 from moco_core.interop.projector_files import FILES, write_projector
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError, schema
-from moco_core.runs.files import fsync_dir
+from moco_core.runs.files import clear_abandoned, fsync_dir
 from moco_core.runs.schema import step_name
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ def _in_place_of(out: Path) -> Iterator[Path]:
             os.rename(out, old)
         os.replace(temporary, out)
         fsync_dir(folder)
+        clear_abandoned(folder, glob.escape(out.name))
     finally:
         if old.exists() and not out.exists():
             os.rename(old, out)

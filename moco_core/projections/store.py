@@ -19,7 +19,7 @@ from moco_core.projections.compute import (
     measure,
 )
 from moco_core.runs import Checkpoint, Run
-from moco_core.runs.files import NO_ARRAYS, replace_bytes
+from moco_core.runs.files import NO_ARRAYS, clear_abandoned, replace_bytes
 from moco_core.runs.schema import CACHE_DIR
 
 FORMAT = 2  # raise it when the computation changes: older files are then passed over
@@ -80,6 +80,7 @@ def _write(
         try:
             folder.mkdir(exist_ok=True)
             replace_bytes(folder / name, data)
+            clear_abandoned(folder)
             return
         except OSError:  # a read-only run: the next folder, or none
             continue

@@ -6,11 +6,15 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
+ABANDONED = 86_400.0  # seconds after which nobody writes such a file any more
 NO_ARRAYS = (
     SafetensorError,
     ValueError,
@@ -45,6 +49,14 @@ def replace_bytes(path: Path, data: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def clear_abandoned(folder: Path, name: str = "*") -> None:
+    """Remove what a kill left of files (or exports' folders) called `name` that were about to be replaced."""
+    for path in folder.glob(f".{name}.{'[0-9a-f]' * 8}"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def replace_json(path: Path, value: Any) -> None:

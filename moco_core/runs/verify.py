@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moco_core.runs import schema
 from moco_core.runs.files import sha256
 from moco_core.runs.schema import RunError
 from moco_core.runs.store import Run
@@ -26,7 +25,7 @@ def damage(run: Run) -> Iterator[str]:
                 continue
             if sha256(content) != entry["sha256"]:
                 yield f"{run.id}/{checkpoint.path.name}/{name}: checksum differs from the manifest"
-    if run.steps or (run.path / schema.EVAL_FILE).exists():
+    if run.steps or "eval_set_sha256" in run.info:  # else the run ended before they were written
         try:
             _ = run.eval_set
         except RunError as error:

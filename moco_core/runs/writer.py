@@ -22,7 +22,15 @@ from safetensors.numpy import save
 
 from moco_core.config import TrainConfig
 from moco_core.runs import schema
-from moco_core.runs.files import fsync_dir, json_bytes, replace_bytes, replace_json, sha256, write_bytes
+from moco_core.runs.files import (
+    clear_abandoned,
+    fsync_dir,
+    json_bytes,
+    replace_bytes,
+    replace_json,
+    sha256,
+    write_bytes,
+)
 from moco_core.runs.schema import RunError, RunStatus, step_name
 from moco_core.runs.store import read_json
 
@@ -167,7 +175,8 @@ class RunWriter:
                 shutil.rmtree(old)
 
     def clear_unfinished(self) -> None:
-        """Remove temporary folders that a kill left behind."""
+        """Remove temporary files and folders that a kill left behind."""
+        clear_abandoned(self.path)
         for folder in (self.path, self.path / schema.RESUME_DIR):
             for leftover in folder.glob(".step-*"):
                 shutil.rmtree(leftover, ignore_errors=True)

@@ -182,6 +182,18 @@ def test_what_is_no_file_is_never_replaced(tmp_path, run, to):
 
 
 @pytest.mark.parametrize("to", ["parquet", "projector"])
+def test_what_a_killed_export_left_goes_a_day_later(tmp_path, run, to):
+    folder = tmp_path / "out"
+    for name in (".[a].01234567", ".[a].89abcdef", ".[a].01234567.old", ".b.01234567"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "vectors.tsv").write_text("1")
+        if not name.endswith("ef"):
+            os.utime(folder / name, (0, 0))
+    export(run, to, out=folder / "[a]")
+    assert sorted(os.listdir(folder)) == [".[a].01234567.old", ".[a].89abcdef", ".b.01234567", "[a]"]
+
+
+@pytest.mark.parametrize("to", ["parquet", "projector"])
 def test_a_link_stays_and_leads_to_what_was_written(tmp_path, run, to):
     there = export(run, to, step=0, out=tmp_path / "there")
     link = tmp_path / "link"
