@@ -74,6 +74,20 @@ def test_names_with_markup_are_shown_as_they_are(page: str, root: Path) -> None:
         assert "*star*" not in element.value.replace("\\*", "")
 
 
+@pytest.mark.parametrize("page", [*PAGES, "import"])
+@pytest.mark.parametrize("value", ["", "1e309", "nan", "-1", "<script>", "9" * 40])
+def test_any_address_opens_its_page(page: str, value: str, root: Path) -> None:
+    write_run(root, "one")
+    write_run(root, "two")
+    keys = (
+        "run runs step a b a_step b_step method dim colour layer neighbors min_dist seed k find aligned with negatives "
+        "height tau runs_as pairs bar unit log class filter compare_colour way real true vote speed two m K eta"
+    )
+    opened = open_app(page, **dict.fromkeys(keys.split(), value))
+    assert "must be one of" not in texts(opened)
+    assert opened.title[0].value
+
+
 def test_the_sidebar_picks_the_run_and_the_url_keeps_it(root: Path) -> None:
     first, second = write_run(root, "first"), write_run(root, MARKUP)
     opened = open_app(run=first.name)

@@ -13,6 +13,7 @@ import numpy as np
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from moco_core.dashboard.widgets import one_of
 from moco_core.interop.content import Content
 from moco_core.interop.formats import checked, open_vectors, with_columns
 
@@ -38,15 +39,7 @@ class Named:
 
 def named_file() -> Named | None:
     """Ask for the files; None until there is one of vectors."""
-    way = st.segmented_control(
-        "Vectors from",
-        WAYS,
-        format_func=WAYS.__getitem__,
-        default="drop",
-        required=True,
-        key="way",
-        bind="query-params",
-    )
+    way = one_of("Vectors from", WAYS, "way")
     columns = st.columns(len(FILES))
     if way == "path":
         typed = [
