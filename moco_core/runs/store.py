@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -129,7 +130,7 @@ class Checkpoint:
         entry = self.manifest["files"].get(name)
         if entry is None:
             raise RunError(f"step {self.step} of {self.run_id} has no {name}")
-        data = _read(self.path / name)
+        data = read(self.path / name)
         if sha256(data) != entry["sha256"]:
             raise RunError(f"{name} of step {self.step} in {self.run_id} is damaged: its checksum differs")
         try:
@@ -236,7 +237,7 @@ class Run:
     def history(self) -> dict[str, np.ndarray]:
         """Equally long arrays of the logged quantities; lines that can't be read are left out."""
         try:
-            lines = _read(self.path / schema.HISTORY_FILE).splitlines()
+            lines = read(self.path / schema.HISTORY_FILE).splitlines()
         except RunError:
             lines = []
         records = [record for record in map(_history_record, lines) if record is not None]
@@ -246,7 +247,7 @@ class Run:
     def eval_set(self) -> EvalSet:
         """The evaluation images; `RunError` when they can't be read."""
         path = self.path / schema.EVAL_FILE
-        if sha256(_read(path)) != self.info.get("eval_set_sha256"):
+        if sha256(read(path)) != self.info.get("eval_set_sha256"):
             raise RunError(f"{schema.EVAL_FILE} of {self.id} is damaged: its checksum differs")
         try:
             with safe_open(path, "numpy") as file:
@@ -355,8 +356,11 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
+    """A file's content; `RunError` where it can't be read, or would never end, as a pipe or a device does."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise RunError(f"{path.name} can't be read: it is no file")
         return path.read_bytes()
     except OSError as error:
         raise RunError(f"{path.name} can't be read: {error.strerror or error}") from error
@@ -365,7 +369,7 @@ def _read(path: Path) -> bytes:
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file; `RunError` when there is none."""
     try:
-        data = _read(path)
+        data = read(path)
         value = json.loads(data, parse_int=_whole)
         if b"\\ud" in data.lower():  # so half of a character is written, which no text may hold
             json.dumps(value, ensure_ascii=False).encode()

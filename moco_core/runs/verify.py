@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from moco_core.runs.files import sha256
 from moco_core.runs.schema import RunError
-from moco_core.runs.store import Run
+from moco_core.runs.store import Run, read
 
 
 def damage(run: Run) -> Iterator[str]:
@@ -19,9 +19,9 @@ def damage(run: Run) -> Iterator[str]:
     for checkpoint in run.steps:
         for name, entry in checkpoint.manifest["files"].items():
             try:
-                content = (checkpoint.path / name).read_bytes()
-            except OSError as error:
-                yield f"{run.id}/{checkpoint.path.name}/{name}: can't be read: {error.strerror}"
+                content = read(checkpoint.path / name)
+            except RunError as error:
+                yield f"{run.id}/{checkpoint.path.name}: {error}"
                 continue
             if sha256(content) != entry["sha256"]:
                 yield f"{run.id}/{checkpoint.path.name}/{name}: checksum differs from the manifest"

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import shutil
 
@@ -171,6 +172,18 @@ def test_foreign_folders_and_files_do_not_disturb(path):
     (path / "step-00000005.tmp").mkdir()
     assert [run.id for run in RunStore(root)] == [path.name]
     assert len(reopen(path).steps) == 3
+
+
+@pytest.mark.parametrize("name", ["run.json", "status.json", "history.jsonl", "eval_set.safetensors"])
+@pytest.mark.parametrize("there", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_what_never_ends_is_not_read(path, name, there):
+    (path / name).unlink()
+    there(path / name)
+    run = reopen(path)
+    if name == "history.jsonl":
+        assert len(run.history()["step"]) == 0
+    else:
+        assert any(f"{name} can't be read: it is no file" in sentence for sentence in damage(run))
 
 
 def test_history_skips_lines_that_cannot_be_read(path):
