@@ -120,6 +120,14 @@ def test_a_truncated_file_hides_its_step_alone(path):
         ("status.json", b'{"state": "dancing"}', "state 'dancing'"),
         ("status.json", b'{"state": "running", "step": "x"}', "whole numbers"),
         ("status.json", b"{}", "state"),
+        ("status.json", b'{"state": "running", "pid": -5}', "pid as a whole number from 1, got -5"),
+        ("status.json", b'{"state": "running", "pid": 99999999999}', "pid as a whole number from 1"),
+        ("status.json", b'{"state": "running", "pid": true}', "pid as a whole number from 1"),
+        (
+            "status.json",
+            b'{"state": "running", "pid": 5, "pid_started": NaN}',
+            "pid_started in seconds, got nan",
+        ),
         (
             "run.json",
             b'{"schema": 1, "name": "\\ud800", "config": {}}',
