@@ -107,6 +107,17 @@ def test_a_link_to_a_run_that_is_gone_says_so(root: Path) -> None:
     assert opened.query_params["run"] == "here"
 
 
+def test_a_link_to_runs_that_are_gone_shows_others(root: Path) -> None:
+    for m in (0.0, 0.9):
+        write_run(root, f"m {m}", momentum=m, sweep="s")
+    opened = open_app("momentum", runs=["gone", "far"])
+    assert "None of these runs can be shown here: gone, far." in texts(opened)
+    assert len(opened.multiselect(key="_runs").value) == 2
+    opened.multiselect(key="_runs").set_value([]).run()
+    assert "No run is chosen: choose one or more above." in texts(opened)
+    assert not opened.multiselect(key="_runs").value
+
+
 def test_start_trains_with_the_values_of_the_form(root: Path) -> None:
     opened = open_app()
     assert "about **" in texts(opened)  # estimated time
