@@ -158,8 +158,8 @@ function whenIdle(chart) {
     const [first] = shelf.unseen;
     if (!first) return;
     shelf.unseen.delete(first);
+    if (shelf.unseen.size) soon(next); // first of all: a chart that can't be drawn must not hold up the others
     first.draw();
-    if (shelf.unseen.size) soon(next);
   };
   soon(next);
 }
