@@ -311,8 +311,10 @@ class Run:
                 )
         metrics = read_json(folder / schema.METRICS_FILE) if schema.METRICS_FILE in files else {}
         for name, entry in metrics.items():
-            if not isinstance(entry, dict) or not _is_number(entry.get("value", "")):
-                raise RunError(f"{schema.METRICS_FILE} of {folder.name} gives {name!r} without a number")
+            if not isinstance(entry, dict) or "value" not in entry:
+                raise RunError(f"{schema.METRICS_FILE} of {folder.name} gives {name!r} without a value")
+            if not _is_number(entry["value"]):
+                metrics[name] = {**entry, "value": None}
         return Checkpoint(folder, self.id, number, MappingProxyType(manifest), MappingProxyType(metrics))
 
 
@@ -381,8 +383,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a metric can have this value; None stands for one that is not finite."""
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    """Whether a metric can have this value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _whole(text: str) -> int:

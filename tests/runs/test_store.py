@@ -9,6 +9,7 @@ import pytest
 from moco_core.runs import RunError, RunStore, RunWriter, schema
 from moco_core.runs.files import replace_json, sha256
 from moco_core.runs.verify import damage
+from moco_core.tables import runs_table
 from tests.synthetic import write_run
 
 
@@ -221,12 +222,13 @@ def test_a_metric_that_nothing_can_hold_hides_its_step(path):
     assert "more than 64 bits" in run.damaged_steps["step-00000010"]
 
 
-@pytest.mark.parametrize("value", ["lots", [1], {"a": 1}, True])
-def test_a_metric_that_is_no_number_hides_its_step(path, value):
-    RunWriter(path).write_step(10, {}, {"knn": {"value": value}})
-    assert reopen(path).damaged_steps == {
-        "step-00000010": "metrics.json of step-00000010 gives 'knn' without a number"
-    }
+@pytest.mark.parametrize("value", ["lots", [1], {"a": 1}, True, None])
+def test_a_metric_that_is_no_number_is_unknown(path, value, capsys):
+    RunWriter(path).write_step(10, {}, {"knn": {"value": value, "k": 5}, "linear": {"value": 0.5}})
+    run = reopen(path)
+    assert dict(run.step(10).metrics) == {"knn": {"value": None, "k": 5}, "linear": {"value": 0.5}}
+    runs_table([run])
+    assert "0.500" in capsys.readouterr().out
 
 
 def test_names_that_are_no_utf8_are_shown_as_far_as_they_go(tmp_path):
