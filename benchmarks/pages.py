@@ -1,10 +1,10 @@
 """Seconds and megabytes of each page in a real browser, on the shipped runs and on a large synthetic one.
 
 Cold: the first page opened after the app was started, nothing in the run's cache. Warm: the same address opened
-the third time, in a fresh browser without a cache of its own; the projections that the first opening asked for are
-made by the second.
-The picture is there when all that the window shows is drawn; the whole page when its script has ended and everything
-below the window is drawn, too. Megabytes are all that the browser received. On the projection page also: a new
+the third time, the browser's own cache empty; the projections that the first opening asked for are made by the
+second. The picture is there when all that the window shows is drawn; the whole page when its script has ended and
+everything below the window is drawn, too. These are measured without a debugger in the browser (`visitor.py`).
+Megabytes are all that the browser received. On the projection page also, by hands that Playwright moves: a new
 colour, a new step, and from the end of a lasso to the gallery.
 Everything is drawn in software, without a GPU.
 """
@@ -24,6 +24,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tqdm import tqdm
 
 from benchmarks.report import parse_args, report
+from benchmarks.visitor import WINDOW, Visitor, visitor
 from tests.browser.server import BROWSER_FLAGS, REPOSITORY, Server, browser_path
 from tests.synthetic import write_run
 
@@ -32,7 +33,7 @@ QUICK_POINTS = 2_000  # only where no runs are shipped
 QUICK_PAGES = ("projection",)
 BARE_PAGES = ("import",)  # without a picture to wait for
 ADDRESSES = {"runs": "", "compare": "compare?a_step=0"}  # of one run: its first step beside its last
-LIMIT = 180_000  # milliseconds that anything may take
+LIMIT = 180.0  # seconds that anything may take
 DRAWN = """
   const main = document.querySelector("[data-testid=stMain]");
   const stopped = document.querySelector("[data-test-script-state=notRunning]");
@@ -54,6 +55,7 @@ PICTURE = (
     && all(".moco-chart[data-drawn], .moco-explorer[data-colour], [class*=st-key-sphere]").length;
 }"""
 )
+UMAP = """() => document.querySelector("[data-testid=stMain]").innerText.match(/Trustworthiness [01]\\./)"""
 COMPLETE = "() => {" + DRAWN + "return stopped && main?.querySelector('h1') && !all(awaited).length; }"
 SECONDS = {"cold": 15.0, "warm": 3.0, "new colour": 1.0, "lasso to gallery": 1.5}
 
@@ -62,9 +64,9 @@ class Visit:
     """One page in a window of its own, with a count of what it received."""
 
     def __init__(self, browser: Browser) -> None:
-        self.context = browser.new_context(viewport={"width": 1400, "height": 1000})
+        self.context = browser.new_context(viewport=WINDOW)
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(LIMIT)
+        self.page.set_default_timeout(LIMIT * 1000)
         self.received = 0
         network = self.context.new_cdp_session(self.page)
         network.send("Network.enable")
@@ -76,14 +78,11 @@ class Visit:
     def _count(self, received: float) -> None:
         self.received += int(received)
 
-    def open(self, address: str) -> tuple[float, float, float]:
-        """Seconds until the picture is there and until all of the page is, and megabytes received."""
-        start = time.perf_counter()
+    def open(self, address: str) -> float:
+        """Megabytes received until all of the page is drawn."""
         self.page.goto(address)
-        self.page.wait_for_function(PICTURE, polling=50)
-        picture = time.perf_counter() - start
         self.page.wait_for_function(COMPLETE, polling=50)
-        return picture, time.perf_counter() - start, self.received / 1e6
+        return self.received / 1e6
 
     def seconds(self, act: Callable[[], Any], until: str) -> tuple[float, float]:
         """Seconds from the end of `act` until an element that matches `until` is there, and megabytes received."""
@@ -103,11 +102,12 @@ def main() -> None:
     figures: dict[str, float] = {}
     there = sorted(page.stem for page in (REPOSITORY / "pages").glob("*.py"))
     pages = QUICK_PAGES if args.quick else tuple(page for page in there if page not in BARE_PAGES)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, visitor(path) as person:
         browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
         for name, root in roots(Path(folder), args.quick):
             for page in tqdm(pages, desc=name):
-                figures |= measured(browser, root, name, page, interact=page == "projection")
+                found = measured(person, browser, root, page, interact=page == "projection")
+                figures |= {f"{page}, {name}, {key}": value for key, value in found.items()}
         browser.close()
     targets = {
         key: ("<=", limit)
@@ -131,26 +131,27 @@ def roots(folder: Path, quick: bool) -> Iterator[tuple[str, Path]]:
     yield f"{points:,} points", folder / "large"
 
 
-def measured(browser: Browser, root: Path, name: str, page: str, *, interact: bool) -> dict[str, float]:
+def measured(person: Visitor, browser: Browser, root: Path, page: str, *, interact: bool) -> dict[str, float]:
     """One page on one runs root, cold and warm."""
     for run in root.iterdir():
         shutil.rmtree(run / "cache", ignore_errors=True)
     figures: dict[str, float] = {}
     with served(root) as server:
-        url = server.url
-        for kind in ("cold", "again", "warm"):
+        address = f"{server.url}/{ADDRESSES.get(page, page)}"
+        cold = person.open(address, (PICTURE, COMPLETE, UMAP) if interact else (PICTURE, COMPLETE), LIMIT)
+        figures |= dict(zip(("cold, s", "whole page cold, s", "UMAP there, s"), cold, strict=False))
+        rest(server.process.pid)
+        visit = Visit(browser)  # the first opening with the finished projections, which packs them
+        figures["whole page, MB"] = visit.open(address)
+        visit.context.close()
+        rest(server.process.pid)
+        warm = person.open(address, (PICTURE, COMPLETE), LIMIT)
+        figures |= dict(zip(("warm, s", "whole page warm, s"), warm, strict=True))
+        if interact:
             visit = Visit(browser)
-            picture, seconds, megabytes = visit.open(f"{url}/{ADDRESSES.get(page, page)}")
-            if kind != "again":  # the first opening with the finished projections, which packs them
-                figures[f"{page}, {name}, {kind}, s"] = picture
-                figures[f"{page}, {name}, whole page {kind}, s"] = seconds
-                figures[f"{page}, {name}, whole page {kind}, MB"] = megabytes
-            if interact and kind == "cold":
-                figures[f"{page}, {name}, UMAP there, s"] = seconds + until_umap(visit.page)
-            if interact and kind == "warm":
-                figures |= {f"{page}, {name}, {key}": value for key, value in interactions(visit).items()}
+            visit.open(address)
+            figures |= interactions(visit)
             visit.context.close()
-            rest(server.process.pid)
     return figures
 
 
@@ -172,13 +173,6 @@ def rest(process: int, seconds: float = 2.0) -> None:
         spent = sum(total - before.get(pid, 0.0) for pid, total in now.items())
         quiet = quiet + 1 if spent < seconds / 20 else 0
         before = now
-
-
-def until_umap(page: Page) -> float:
-    """Seconds until the picture asked for has replaced its preview and is measured."""
-    start = time.perf_counter()
-    page.get_by_text("Trustworthiness 0.").or_(page.get_by_text("Trustworthiness 1.")).first.wait_for()
-    return time.perf_counter() - start
 
 
 def interactions(visit: Visit) -> dict[str, float]:

@@ -62,12 +62,16 @@ def main() -> None:
     }
     try:
         tyro.extras.subcommand_cli_from_dict(verbs, prog="python -m moco_core", config=(OmitArgPrefixes,))
+        sys.stdout.flush()
     except ConfigError as error:
         _exit(2, str(error))
     except (RunError, JobError, VectorsError) as error:
         _exit(1, str(error))
     except KeyboardInterrupt:
         _exit(130, "stopped")
+    except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
+        sys.exit(141)  # as if the signal had been left to do its work
     except OSError as error:  # a folder that can't be made or read, a full disk
         where = f"{error.filename}: " if error.filename else ""
         _exit(1, f"{where}{error.strerror or error}")

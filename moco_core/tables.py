@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -96,7 +96,7 @@ def results(run: Run) -> list[str]:
     newest = run.steps[-1].metrics if run.steps else {}
     return [
         _number(last_loss(run.history())),
-        *(_number(newest.get(name, {}).get("value")) for name in METRICS),
+        *(_bound(newest.get(name, {})) + _number(newest.get(name, {}).get("value")) for name in METRICS),
     ]
 
 
@@ -104,6 +104,12 @@ def _number(value: Any) -> str:
     if value is None:
         return "–"
     return str(value) if isinstance(value, int) else f"{value:.3f}"
+
+
+def _bound(metric: Mapping[str, Any]) -> str:
+    """≥ before a K* that is a lower bound, because part of the keys alone was encoded again."""
+    filled = metric.get("filled", 0)
+    return "≥ " if metric.get("measured", filled) < filled and 0 < metric["value"] < filled else ""
 
 
 def console(*, error: bool = False) -> Console:

@@ -18,14 +18,16 @@ from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import chart, downloads, guide, nothing, one_of
 from moco_core.projections import ProjectionSettings
 
+PURPOSE = "What changed between two runs, or between two steps of one, and which of the two is better."
 HOW_TO_READ = """
-Choose any two checkpoints: two runs, or two steps of one. What is compared is what both did with the **same images**.
+Choose any two checkpoints: two runs, or two steps of one. What is compared is what both did with the **same samples**.
 
-- **Shared neighbours** (Jaccard index): of the nearest neighbours that an image has in A or in B, the share that it has
+- **Shared neighbours** (Jaccard index): of the nearest neighbours that a sample has in A or in B, the share that it has
   in both. 1: nothing changed for it. Two runs that only differ by their seed share far fewer than one expects.
 - **CKA** asks whether the two spaces have the same *shape*, however turned or scaled: 1 alike, near 0 unrelated. The
   **Procrustes distance** is what stays apart after the best turn: 0 the same, 2 nothing in common.
-- Two spaces may be equally good and quite different. That is why metrics, neighbourhoods and images stand side by side.
+- Two spaces may be equally good and quite different. That is why metrics, neighbourhoods and samples stand
+  side by side.
 """
 CITATION = (
     "Linear CKA: Kornblith et al. 2019. Procrustes distance: Schönemann 1966; Ding et al. 2021. Neighbour overlap of "
@@ -102,8 +104,8 @@ def compare(a: Side, b: Side) -> None:
         st.markdown(data.overlap_reading(near))
         chart(
             overlap_chart(near.jaccard, near.k),
-            f"How many images keep how many of their {near.k} nearest neighbours. Left: an entirely new neighbourhood; "
-            "right: the same one. Dotted: the mean of unrelated spaces.",
+            f"How many samples keep how many of their {near.k} nearest neighbours. Left: an entirely new "
+            "neighbourhood; right: the same one. Dotted: the mean of unrelated spaces.",
             lambda: data.overlap_table(near, common.images),
             key="overlap",
         )
@@ -119,7 +121,7 @@ def compare(a: Side, b: Side) -> None:
                 key="class_changes",
             )
         else:
-            nothing("These images have no labels, so there are no classes to compare.")
+            nothing("These samples have no labels, so there are no classes to compare.")
 
     with section("Whose neighbourhood changed most?"):
         page = st.pagination(-(-len(common) // data.LINES), key="page_changed")
@@ -135,13 +137,13 @@ def linked_pictures(
     colour: str,
     k: int,
 ) -> np.ndarray:
-    """Both pictures, linked; returns the common images selected in either."""
+    """Both pictures, linked; returns the common samples selected in either."""
     shown = [shown_projection(side.run, side.checkpoint, settings) for side in (a, b)]
     for side, one in zip((a, b), shown, strict=True):
         follow(side.run, side.checkpoint, settings, one)
     st.caption(
-        "The same images in A and in B. Point at one to see where it is in the other; lasso some on either side to see "
-        "them on both, and below with their neighbours. B's picture is turned to lie on A's as closely as it can, "
+        "The same samples in A and in B. Point at one to see where it is in the other; lasso some on either side to "
+        "see them on both, and below with their neighbours. B's picture is turned to lie on A's as closely as it can, "
         "which changes no distance."
     )
     panes = data.panes(a, b, (shown[0].picture, shown[1].picture), settings, common, near, colour, k)
@@ -159,9 +161,9 @@ def linked_pictures(
 
 
 def changed_gallery(found: np.ndarray, near: Neighbourhoods, common: Common) -> None:
-    """Images with their nearest neighbours in A and in B."""
+    """Samples with their nearest neighbours in A and in B."""
     left, right = st.columns(2)
-    left.caption("**In A**: the image, then its nearest neighbours.")
+    left.caption("**In A**: the sample, then its nearest neighbours.")
     right.caption("**In B**: blue frames mark neighbours of its own class, orange ones others.")
     for row in found.tolist():
         in_a, in_b = data.neighbour_cards(row, near, common)
@@ -173,7 +175,7 @@ def changed_gallery(found: np.ndarray, near: Neighbourhoods, common: Common) -> 
 
 
 st.title("Two checkpoints side by side")
-guide(HOW_TO_READ, CITATION)
+guide(PURPOSE, HOW_TO_READ, CITATION)
 left, right = st.columns(2)
 with left:
     a = pick("A", st.query_params.get("run"))

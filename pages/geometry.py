@@ -21,17 +21,18 @@ from moco_core.dashboard.sphere_run import draw_run
 from moco_core.dashboard.widgets import chart, downloads, guide, nothing, one_of
 from moco_core.runs import Checkpoint, Run
 
+PURPOSE = "Whether views of one sample lie together and different samples apart, or everything in one place."
 HOW_TO_READ = """
-A good embedding does two things at once: it puts two views of one image **close together** (alignment, lower is
-better) and it **spreads** different images over the whole sphere (uniformity, lower is better). A network can get
+A good embedding does two things at once: it puts two views of one sample **close together** (alignment, lower is
+better) and it **spreads** different samples over the whole sphere (uniformity, lower is better). A network can get
 perfect alignment by mapping everything to one point. That is *complete collapse*. It can also use only a few of its
 directions: *dimensional collapse*, seen as a spectrum that drops to the floor and a low **effective rank**.
 
-- **Tolerance** is the mean cosine between different images of one class. High tolerance with good uniformity means
+- **Tolerance** is the mean cosine between different samples of one class. High tolerance with good uniformity means
   that classes hold together while the space stays spread out.
-- A **hub** is an image that is among the nearest of very many others. Hubs spoil nearest-neighbour search; they
+- A **hub** is a sample that is among the nearest of very many others. Hubs spoil nearest-neighbour search; they
   come with high dimensions and with poor spread.
-- The **confusion matrix** lets each image's neighbours vote for its class. Its off-diagonal cells are the pairs of
+- The **confusion matrix** lets each sample's neighbours vote for its class. Its off-diagonal cells are the pairs of
   classes that the space doesn't keep apart.
 
 Alignment, uniformity and tolerance are taken on unit vectors of the projector output, the spectrum and the effective
@@ -60,7 +61,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             with left:
                 st.caption(
                     "The embeddings have two dimensions, so this is where they are, not a projection. Hover for the "
-                    "images, lasso some to see them below."
+                    "samples, lasso some to see them below."
                 )
                 done = explorer(
                     "circle",
@@ -85,7 +86,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         with section("On the sphere, undistorted"):
             st.caption(
                 "The embeddings have three dimensions, so this is where they are, not a projection. Drag to "
-                "turn it, hover for the images."
+                "turn it, hover for the samples."
             )
             draw_run(run, checkpoint, key="sphere")
             downloads("sphere_points", lambda: data.coordinates_table(run, checkpoint))
@@ -111,8 +112,9 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             )
             chart(
                 class_profile(classes.names, classes.alignment, classes.tolerance),
-                "Tolerance (right: the class holds together) and alignment (left: its views agree) of each class; "
-                f"dashed, the mean over classes.{many}",
+                "Tolerance (right: the class holds together)"
+                + " and alignment (left: its views agree)" * (classes.alignment is not None)
+                + f" of each class; dashed, the mean over classes.{many}",
                 classes.table,
                 key="classes",
             )
@@ -155,7 +157,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
 def pick_cell(
     run: Run, checkpoint: Checkpoint, k: int, layer: str, matrix: data.Confusion, click: list[int] | None
 ) -> None:
-    """Choose a cell by click or by name, and see its images beside the neighbours that voted."""
+    """Choose a cell by click or by name, and see its samples beside the neighbours that voted."""
     options = dict(zip(matrix.choices, matrix.labels.tolist(), strict=True))
     if news("_cell", click):
         st.session_state["true"], st.session_state["vote"] = (matrix.choices[i] for i in click[:2])
@@ -163,18 +165,18 @@ def pick_cell(
     true = left.selectbox("True class", options, index=None, key="true", bind="query-params")
     vote = right.selectbox("Vote of the neighbours", options, index=None, key="vote", bind="query-params")
     if true is None or vote is None:
-        st.caption("Click a cell, or choose two classes, to see its images.")
+        st.caption("Click a cell, or choose two classes, to see its samples.")
         return
     found = data.cell(run, checkpoint, k, layer, options[true], options[vote])
     if not len(found):
-        nothing("No image of that class has that vote.")
+        nothing("No sample of that class has that vote.")
         return
     st.caption(data.cell_reading(len(found)))
     rows(data.cell_cards(run, checkpoint, k, layer, found))
 
 
 st.title("Geometry of the embedding space")
-guide(HOW_TO_READ, CITATION)
+guide(PURPOSE, HOW_TO_READ, CITATION)
 run = current_run()
 if run is not None:
     with section("Alignment and uniformity over training"):

@@ -8,6 +8,7 @@ from moco_core.dashboard.selection import RUN, choose_run, store
 from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import guide, problem
 
+PURPOSE = "Vectors from any encoder: a file becomes a run that the other pages show."
 HOW_TO_READ = """
 Bring a file of vectors from any encoder: one row a sample. It becomes a run with one step, and the pages that can say
 something about vectors show it: **Projection**, **Geometry**, **Similarity** and **Compare**.
@@ -95,7 +96,7 @@ def done(content: form.Content) -> None:
 
 
 st.title("Import vectors")
-guide(HOW_TO_READ, FORMATS)
+guide(PURPOSE, HOW_TO_READ, FORMATS)
 try:
     page()
 except ValueError as error:

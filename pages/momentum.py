@@ -11,13 +11,14 @@ from moco_core.runs import RunError
 
 LIVE_SECONDS = 5.0
 
+PURPOSE = "What momentum, queue length and the source of negatives did to runs, beside the figures of He et al. (2019)."
 HOW_TO_READ = """
 The key encoder follows the query encoder slowly: θ_k ← m·θ_k + (1 − m)·θ_q. Two questions decide m and K:
 
 - **Are the keys in the queue consistent?** While a key waits K/B steps, the encoder moves by about (1 − m)·K/B, the
   *turnover*. Far below 1 the whole queue comes from one encoder. The gradient cosine and K\\* measure it.
-- **Does the key encoder keep up?** It needs about ln ½ / ln m steps to forget half of its past, its *half-life*. A
-  half-life longer than the run means keys made by almost random weights.
+- **Does the key encoder keep up?** It needs about ln ½ / ln m steps to forget half of its past, its *half-life*. After
+  a run as long as that, half of the key encoder is still the random weights of its start.
 
 Runs that differ only in their seed are averaged; ± is their standard deviation. Losses compare only at equal K and τ.
 """
@@ -46,6 +47,7 @@ def live() -> None:
         "Each setting at its newest snapshot; the lowest K\\* and gradient cosine are those of the worst one, early "
         "as a rule; the loss is the mean of the last tenth of the logged steps. The grey column is the paper's: "
         "another data set and network, for the order of the rows and not for their numbers."
+        + readings.lower_bounds(groups)
     )
     st.dataframe(sweep_views.styled(table), hide_index=True, key="settings")
     downloads("momentum_table", lambda: table)
@@ -93,6 +95,6 @@ def live() -> None:
 
 
 st.title("Momentum")
-guide(HOW_TO_READ, CITATION)
+guide(PURPOSE, HOW_TO_READ, CITATION)
 training = any(run.status.active for run in store())
 st.fragment(live, run_every=LIVE_SECONDS if training else None)()

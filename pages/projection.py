@@ -14,6 +14,7 @@ from moco_core.dashboard.selection import current_run, step_slider
 from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import guide, problem
 
+PURPOSE = "A map of the embedding space: what the encoder finds alike lies together."
 HOW_TO_READ = """
 Each point is an evaluation image, or an imported vector, placed so that those with similar embeddings lie together.
 **Point** at one to see it or its name; **lasso** some to see them below with their true nearest neighbours; **click**
@@ -87,7 +88,7 @@ def page() -> None:
 
 
 st.title("Projection")
-guide(HOW_TO_READ, CITATION)
+guide(PURPOSE, HOW_TO_READ, CITATION)
 try:
     page()
 except ValueError as error:

@@ -10,6 +10,7 @@ from moco_core.runs import RunError
 
 LIVE_SECONDS = 5.0
 
+PURPOSE = "How far stored keys have fallen behind the encoder that reads them, and how long a queue may therefore be."
 HOW_TO_READ = """
 Each key in a queue was written by an **older key encoder**. Here the identical views (same images, same
 augmentation, same batch) are encoded again by the current one, and what the queue holds is compared with what an
@@ -61,7 +62,7 @@ def live() -> None:
     else:
         st.markdown(readings.consistency(own, shown.size))
         tiles = st.columns(5)
-        tiles[0].metric("Consistent length K*", f"{own.k_star:,}")
+        tiles[0].metric("Consistent length K*", own.k_star_text)
         tiles[1].metric("Queue filled", f"{own.filled / shown.size:.0%}")
         tiles[2].metric("Gradient cosine, all keys", readings.number(own.final_cosine))
         tiles[3].metric("Oldest keys' drift ÷ spread", readings.number(own.oldest_relative))
@@ -204,6 +205,6 @@ def show_step(step: int) -> None:
 
 
 st.title("Queue staleness")
-guide(HOW_TO_READ, CITATION)
+guide(PURPOSE, HOW_TO_READ, CITATION)
 training = any(run.status.active for run in store())
 st.fragment(live, run_every=LIVE_SECONDS if training else None)()

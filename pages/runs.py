@@ -7,7 +7,7 @@ from moco_core.dashboard.figures.loss_curves import loss_curves
 from moco_core.dashboard.losses import logged_losses, loss_rows
 from moco_core.dashboard.run_actions import run_actions
 from moco_core.dashboard.runs_table import matching, pick_rows, runs_table
-from moco_core.dashboard.selection import newest_runs, store
+from moco_core.dashboard.selection import labels, newest_runs, store
 from moco_core.dashboard.widgets import chart, nothing
 
 LIVE_SECONDS = 3.0
@@ -41,7 +41,7 @@ def live() -> None:
     if not found:
         nothing("No run matches this filter.")
         return
-    ids = pick_rows(runs_table(found, tickets))
+    ids = pick_rows(runs_table(found, tickets, labels(runs)))
     chosen = [run for run in found if run.id in ids]
     run_actions(chosen)
 
@@ -57,6 +57,7 @@ def live() -> None:
 
 
 st.title("Runs")
+st.markdown("What has been trained or imported here, how far it came, and how good it is.")
 runs = list(store())
 if runs:
     active = any(run.status.active for run in runs)

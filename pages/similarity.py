@@ -18,8 +18,9 @@ from moco_core.dashboard.selection import current_run, labels, run_multipicker, 
 from moco_core.dashboard.widgets import chart, guide, nothing, one_of, problem
 from moco_core.runs import Checkpoint, Run, RunError
 
+PURPOSE = "How alike the pairs are that the loss pulls together and pushes apart, and where its force goes."
 HOW_TO_READ = """
-Contrastive learning pulls **positive** pairs (two views of one image) together and pushes **negative** pairs apart.
+Contrastive learning pulls **positive** pairs (two views of one sample) together and pushes **negative** pairs apart.
 Here are the cosines of all such pairs. In a good encoder the positives stand far to the right, the bulk of the
 negatives around 0, and the two hardly overlap. When everything piles up at 1, the run has collapsed.
 
@@ -46,16 +47,18 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         sources = {source: data.SOURCES[source] for source in data.sources(checkpoint)}
         source = one_of("Negatives from", sources, "negatives")
         scale = one_of("Height", SCALES, "height")
-        temperature = st.slider(
-            "Temperature τ",
-            data.LEAST_TAU,
-            data.MOST_TAU,
-            step=0.01,
-            key="tau",
-            bind="query-params",
-            width=300,
-            help=data.temperature_help(run),
-        )
+        temperature = data.own_temperature(run)
+        if data.paired(run, checkpoint):
+            temperature = st.slider(
+                "Temperature τ",
+                data.LEAST_TAU,
+                data.MOST_TAU,
+                step=0.01,
+                key="tau",
+                bind="query-params",
+                width=300,
+                help=data.temperature_help(run),
+            )
     if missing := data.why_no_queue(checkpoint):
         st.caption(missing)
 
@@ -66,8 +69,10 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         st.markdown(data.reading(found, weights, temperature))
         click = chart(
             cosine_histograms(data.edges(), found.histograms(), drawn, scale),
-            f"Above: how often a cosine occurs among each kind of pair. Below: the share of the softmax that each bar "
-            f"carries. {data.sampling(found)} Click a bar to see its pairs.",
+            ("Above: how often" if drawn else "How often")
+            + " a cosine occurs among each kind of pair. "
+            + "Below: the share of the softmax that each bar carries. " * bool(drawn)
+            + f"{data.sampling(found)} Click a bar to see its pairs.",
             lambda: data.bar_table([found], drawn),
             key="cosines",
             clickable=True,
@@ -110,7 +115,7 @@ def pick_bar(
     )
     start = right.slider("Cosine from", -1.0, 0.99, 0.5, 0.01, key="bar", bind="query-params")
     if kind is None:
-        st.caption("Click a bar, or choose a kind of pair and a cosine, to see the images behind it.")
+        st.caption("Click a bar, or choose a kind of pair and a cosine, to see the samples behind it.")
         return
     bar = data.bar_at(start)
     if kind == data.POSITIVES:
@@ -128,7 +133,7 @@ def pick_bar(
             with column:
                 rows(pairs[number::3])
     else:
-        nothing("No two evaluation images of this kind have this cosine.")
+        nothing("No two evaluation samples of this kind have this cosine.")
     if source == data.QUEUE:
         slots = data.slot_table(run, checkpoint, kind, bar)
         st.caption(data.slots_reading(len(slots)))
@@ -137,7 +142,7 @@ def pick_bar(
 
 
 st.title("Similarity of positives and negatives")
-guide(HOW_TO_READ, CITATION)
+guide(PURPOSE, HOW_TO_READ, CITATION)
 run = current_run()
 checkpoint = step_slider(run) if run else None
 if run is not None and checkpoint is not None:

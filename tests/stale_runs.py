@@ -59,7 +59,9 @@ def write_stale_run(
             filled=len(age),
             control=(fresh[:8], fresh[:8]),
         )
-        metrics = dict(checkpoint.metrics) | {"k_star": {"value": int(files[schema.DRIFT_FILE]["k_star"])}}
+        k_star = int(files[schema.DRIFT_FILE]["k_star"])
+        found = {"value": k_star, "filled": len(age), "measured": len(slot)}
+        metrics = dict(checkpoint.metrics) | {"k_star": found}
         if collapsed:
             metrics["collapse"] = {"value": 1.0, "verdict": "complete"}
         writer.write_step(checkpoint.step, files, metrics)

@@ -97,9 +97,8 @@ class Method(nn.Module):
 @torch.no_grad()
 def readouts(scored: Scored, temperature: float) -> Readouts:
     """Mean positive and negative cosine and contrast accuracy of a scored batch."""
-    cosines = scored.logits * temperature
-    negatives = cosines[:, 1:]
-    counted = negatives.isfinite()
-    mean_negative = negatives.where(counted, 0).sum() / counted.sum()
-    accuracy = (cosines[:, 0] == cosines.amax(dim=1)).float().mean()
-    return Readouts(cosines[:, 0].mean(), mean_negative, accuracy)
+    positive, negatives = scored.logits[:, 0], scored.logits[:, 1:]
+    counted = negatives.numel() - negatives.isneginf().sum()
+    mean_negative = negatives.nan_to_num(neginf=0.0).sum() / counted
+    accuracy = (positive == scored.logits.amax(dim=1)).float().mean()
+    return Readouts(positive.mean() * temperature, mean_negative * temperature, accuracy)

@@ -72,12 +72,13 @@ class MoCo(Method):
         """Move the key encoder, encode both views, and compare the queries with positives and queue.
 
         The key encoder moves first, as in the authors' code, so that right after a step the newest keys in
-        the queue are those of the current key encoder.
+        the queue are those of the current key encoder. Keys are encoded before queries: what the queries keep
+        for the backward pass then is still in the processor's cache when it begins.
         """
         ema_update(self.key, self.query, self.momentum)
-        _, q = self.query(view_q)  # B×D
         with torch.no_grad():
             k = self.encode_keys(view_k, step)  # B×D
+        _, q = self.query(view_q)  # B×D
         loss, logits = info_nce(q, self.group.own(k), self.queue.negatives, self.temperature)
         return Scored(loss, logits, k)
 

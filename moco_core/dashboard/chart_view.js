@@ -4,6 +4,7 @@
 
 const PATIENCE = 10000; // milliseconds to wait for plotly.js
 const NEAR = "50% 0px"; // half a window above and below
+const PAUSE = 100; // milliseconds before each chart that is out of sight
 
 const shelf = (globalThis.mocoShelf ??= { packs: new Map(), waiting: new Set() });
 shelf.unseen ??= new Set(); // charts still to be drawn, out of sight
@@ -150,23 +151,30 @@ const FRAME = {
   path: "M4 4h6v2H6v4H4zM14 4h6v6h-2V6h-4zM4 14h2v4h4v2H4zM18 14h2v6h-6v-2h4z",
 };
 
-// One chart at a time, so that the browser can answer in between.
+// One chart at a time and not at once, so that the browser shows what it has and can answer in between.
 function whenIdle(chart) {
   shelf.unseen.add(chart);
   if (shelf.unseen.size > 1) return;
   const next = () => {
     const [first] = shelf.unseen;
     if (!first) return;
+    if (!globalThis.Plotly) {
+      shelf.waiting.add(resume);
+      return;
+    }
     shelf.unseen.delete(first);
     if (shelf.unseen.size) soon(next); // first of all: a chart that can't be drawn must not hold up the others
     first.draw();
+  };
+  const resume = () => {
+    shelf.waiting.delete(resume);
+    soon(next);
   };
   soon(next);
 }
 
 function soon(task) {
-  if (globalThis.requestIdleCallback) requestIdleCallback(task);
-  else setTimeout(task, 100);
+  setTimeout(() => (globalThis.requestIdleCallback ? requestIdleCallback(task) : task()), PAUSE);
 }
 
 function readTheme(node) {

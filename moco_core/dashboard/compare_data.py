@@ -59,9 +59,15 @@ ACCURACIES = ("knn", "knn_features", "linear")
 VOTING = {"knn": "query", "knn_features": "features"}
 UNNAMED = "whether equal ids mean the same samples, only who made the files can know"
 LEFT_OUT = (
-    ", each left out in turn"  # runs store votes of training images; here the images vote for each other
+    ", each left out in turn"  # runs store votes of training images; here the samples vote for each other
 )
-NOT_SETTINGS = {"value", "count", "filled", "anchors"}  # of a stored metric: what doesn't define it
+NOT_SETTINGS = {
+    "value",
+    "count",
+    "filled",
+    "measured",
+    "anchors",
+}  # of a stored metric: what doesn't define it
 
 
 @dataclass(frozen=True)
@@ -206,7 +212,7 @@ def overlap_reading(near: Neighbourhoods) -> str:
     mean, chance = float(near.jaccard.mean()), chance_overlap(len(near.jaccard), near.k)
     kept = 2 * mean / (1 + mean)  # share of k that a Jaccard index of `mean` means
     return (
-        f"On average an image keeps about {kept:.0%} of its {near.k} nearest neighbours (mean Jaccard index "
+        f"On average a sample keeps about {kept:.0%} of its {near.k} nearest neighbours (mean Jaccard index "
         f"{mean:.2f}; unrelated spaces would have {chance:.2f})."
     )
 
@@ -220,7 +226,7 @@ def overlap_table(near: Neighbourhoods, images: EvalSet) -> pd.DataFrame:
 
 
 def class_columns(found: Votes, common: Common) -> tuple[list[str], Array, Array, Array]:
-    """Names, accuracy in A, accuracy in B and images of each class."""
+    """Names, accuracy in A, accuracy in B and samples of each class."""
     names = class_names(common.images)
     labels = found.class_a.labels.tolist()
     return [names[label] for label in labels], found.class_a.value, found.class_b.value, found.class_a.count
@@ -229,7 +235,7 @@ def class_columns(found: Votes, common: Common) -> tuple[list[str], Array, Array
 def class_table(found: Votes, common: Common) -> pd.DataFrame:
     """One row a class."""
     names, a, b, count = class_columns(found, common)
-    return pd.DataFrame({"class": names, "images": count, "A": a, "B": b, "B − A": b - a})
+    return pd.DataFrame({"class": names, "samples": count, "A": a, "B": b, "B − A": b - a})
 
 
 def class_reading(found: Votes, common: Common) -> str:
@@ -243,8 +249,9 @@ def class_reading(found: Votes, common: Common) -> str:
         for i, word in ((best, "improved"), (worst, "lost"))
         if change[i] and (change[i] > 0) == (word == "improved")
     ]
-    return f"kNN accuracy, each image left out in turn: {a @ share:.1%} in A, {b @ share:.1%} in B." + (
-        f" {' and '.join(moved)}." if moved else " No class changed."
+    return (
+        f"kNN accuracy by votes of these samples, each left out in turn: {a @ share:.1%} in A, {b @ share:.1%} in B."
+        + (f" {' and '.join(moved)}." if moved else " No class changed.")
     )
 
 
@@ -329,15 +336,15 @@ def _chance_reading(accuracies: Sequence[MetricPair]) -> str:
     """Which accuracies differ by more than chance; empty without any. Other metrics have no error here."""
     if not accuracies:
         return ""
-    images = f"{min(m.count for m in accuracies):,} images"
+    samples = f"{min(m.count for m in accuracies):,} samples"
     beyond = [
         f"{m.name}, by {100 * abs(m.difference):.1f} points for {m.winner}"
         for m in accuracies
         if m.beyond_chance
     ]
     if not beyond:
-        return f"No accuracy differs by more than chance may on {images}."
-    return f"**More than chance** on {images} (95 %, binomial): {'; '.join(beyond)}."
+        return f"No accuracy differs by more than chance may on {samples}."
+    return f"**More than chance** on {samples} (95 %, binomial): {'; '.join(beyond)}."
 
 
 def _drawn(picture: Projection, frame: int, rows: Array, images: int) -> tuple[Array, Array]:
@@ -389,8 +396,11 @@ def _match(folder_a: str, folder_b: str, set_a: str, set_b: str, _a: Side, _b: S
             return Common(rows_a, rows_b, True, images, set_a, sentence)
     else:
         rows_a, rows_b, how = _matched(_a, _b)
+        whole = len(rows_a) == len(images) == len(others)
         sentence = (
-            f"The evaluation sets differ: everything here is about the {len(rows_a):,} images that both hold (of "
+            f"Both embed the same {len(rows_a):,} samples, matched by {how}."
+            if whole
+            else f"The evaluation sets differ: everything here is about the {len(rows_a):,} samples that both hold (of "
             f"{len(images):,} in A and {len(others):,} in B), matched by {how}."
         )
     if len(rows_a) > MOST_COMPARED:
@@ -416,7 +426,7 @@ def _matched(a: Side, b: Side) -> tuple[Array, Array, str]:
     rows_a, rows_b = compare.common(*map(np.asarray, keys))
     if not len(rows_a):
         raise ValueError(
-            "A and B can't be compared image by image: their evaluation sets have no "
+            "A and B can't be compared sample by sample: their evaluation sets have no "
             f"{'name' if by_name else 'sample id'} in common"
         )
     found = len(rows_a)
@@ -434,12 +444,13 @@ def _matched(a: Side, b: Side) -> tuple[Array, Array, str]:
             rows_a = rows_a[:0]
     if not len(rows_a):
         raise ValueError(
-            f"A and B can't be compared image by image: their evaluation sets share {found:,} sample ids, but not the "
-            "images behind them; they come from different data sets"
+            f"A and B can't be compared sample by sample: their evaluation sets share {found:,} sample ids, but not "
+            "the samples behind them; they come from different data sets. To compare two encoders, make a run of one "
+            "folder of images with each: python -m moco_core embed"
         )
     if len(rows_a) < 3:
         raise ValueError(
-            f"A and B share {len(rows_a)} of their images; neighbourhoods can be compared from 3 on"
+            f"A and B share {len(rows_a)} of their samples; neighbourhoods can be compared from 3 on"
         )
     return rows_a, rows_b, how
 

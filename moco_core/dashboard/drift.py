@@ -53,6 +53,16 @@ class Drift:
         return self.spread < COLLAPSED
 
     @property
+    def k_star_at_least(self) -> bool:
+        """Whether K* is a lower bound: keys between the batches measured were counted as staler than they are."""
+        return len(self.age) < self.filled and 0 < self.k_star < self.filled
+
+    @property
+    def k_star_text(self) -> str:
+        """K*, behind ≥ where it is a lower bound."""
+        return f"{'≥ ' * self.k_star_at_least}{self.k_star:,}"
+
+    @property
     def relative(self) -> Array:
         """Drift in units of the spread of the keys (M): 1 means as far as between two random samples.
 

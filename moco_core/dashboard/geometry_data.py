@@ -42,7 +42,7 @@ class Classes:
 
     def table(self) -> pd.DataFrame:
         """One row a class."""
-        columns = {"class": self.names, "images": self.count, "tolerance": self.tolerance}
+        columns = {"class": self.names, "samples": self.count, "tolerance": self.tolerance}
         return pd.DataFrame(columns | ({} if self.alignment is None else {"alignment": self.alignment}))
 
 
@@ -81,7 +81,7 @@ class Confusion:
         """One row a cell."""
         row, column = np.indices(self.counts.shape).reshape(2, -1)
         names = np.array(self.names, object)
-        return pd.DataFrame({"true": names[row], "vote": names[column], "images": self.counts.ravel()})
+        return pd.DataFrame({"true": names[row], "vote": names[column], "samples": self.counts.ravel()})
 
 
 def class_names(images: EvalSet) -> list[str]:
@@ -277,23 +277,23 @@ def confusion_reading(matrix: Confusion, k: int, layer: str) -> str:
         else ""
     )
     return (
-        f"Row: the true class; column: the vote of the {k} nearest other samples by cosine, weighted by "
+        f"Row: the true class; column: the vote of the {k} nearest other evaluation samples by cosine, weighted by "
         f"exp(cosine / {neighbors.TEMPERATURE:g}), in the {layer}. {matrix.accuracy:.1%} of the votes are "
         f"right: those on the diagonal.{cut} Click a cell to see what is in it."
     )
 
 
 def cell_reading(count: int) -> str:
-    """How many images a cell has and how they are laid out."""
-    shown = f"The first {CELL} of {count:,} images" if count > CELL else f"{count:,} images"
+    """How many samples a cell has and how they are laid out."""
+    shown = f"The first {CELL} of {count:,} samples" if count > CELL else f"{count:,} samples"
     return (
         f"{shown}, each followed by its nearest neighbours and their cosines; a blue frame marks a neighbour of the "
-        "image's own class, an orange one any other."
+        "sample's own class, an orange one any other."
     )
 
 
 def cell_cards(run: Run, checkpoint: Checkpoint, k: int, layer: str, found: Array) -> list[list[Card]]:
-    """One line an image (its row in `found`), then the neighbours that voted."""
+    """One line a sample (its row in `found`), then the neighbours that voted."""
     images = loaders.eval_set(run)
     indices, cosines = loaders.neighbours(run, checkpoint, k, layer)
     lines = []

@@ -14,28 +14,28 @@ def load_plotly() -> None:
 
     Our components find it as `globalThis.Plotly`; whoever waits in the shelf is called once it is there.
     """
-    _loader(key="plotly_js", data=f"component/{_served.name}/plotly.min.js?{plotly.__version__}")
+    st.html(_LOADER, unsafe_allow_javascript=True)
 
 
 # Components of the first kind have a folder that the server gives out: the browser can fetch from it while other
 # messages come in, compile beside its main thread and keep what it has. This one is never drawn.
 _served = declare_component("js", path=Path(plotly.__file__).parent / "package_data")
 
-_loader = st.components.v2.component(
-    "moco_lens_plotly",
-    js="""
-const shelf = (globalThis.mocoShelf ??= { packs: new Map(), waiting: new Set() });
-
-export default function ({ data }) {
-  if (document.getElementById("moco-plotly")) return;
-  const script = document.createElement("script");
-  script.id = "moco-plotly";
-  script.src = new URL(data, document.baseURI);
-  script.onload = () => {
-    for (const redraw of [...shelf.waiting]) redraw();
-  };
-  script.onerror = () => script.remove(); // the next run of the page tries again
-  document.head.append(script);
-}
-""",
-)
+# A script of the page's own, as components are mounted only after the parts of Streamlit that they need have come.
+_LOADER = f"""
+<script>
+{{
+  const shelf = (globalThis.mocoShelf ??= {{ packs: new Map(), waiting: new Set() }});
+  if (!document.getElementById("moco-plotly")) {{
+    const script = document.createElement("script");
+    script.id = "moco-plotly";
+    script.src = new URL("component/{_served.name}/plotly.min.js?{plotly.__version__}", document.baseURI);
+    script.onload = () => {{
+      for (const redraw of [...shelf.waiting]) setTimeout(redraw); // the browser can answer in between
+    }};
+    script.onerror = () => script.remove(); // the next page tries again
+    document.head.append(script);
+  }}
+}}
+</script>
+"""

@@ -25,7 +25,7 @@ COLOURINGS = {
 }
 MEANING = {
     CLASS: "Colour is the class.",
-    VOTE: "Blue: the class that the nearest other evaluation images vote for (weighted kNN) is the right one.",
+    VOTE: "Blue: the class that the nearest other evaluation samples vote for (weighted kNN) is the right one.",
     OWN_KEY: "Colour is the cosine between a sample's query embedding and its own key: 1 where both encoders agree.",
     DENSITY: "Colour is the mean cosine of a sample to its nearest neighbours in the full space: 1 is densest.",
 }
@@ -220,7 +220,7 @@ def sampling_lines(picture: Projection, images: EvalSet, checkpoint: Checkpoint)
     filled = 0 if queue is None else queue.filled
     drawn = int((picture.kinds == QUERY).sum())
     if drawn < len(images):
-        lines.append(f"A random sample of {drawn:,} of {len(images):,} images is drawn; metrics are of all.")
+        lines.append(f"A random sample of {drawn:,} of {len(images):,} samples is drawn; metrics are of all.")
     slots = int((picture.kinds == QUEUE).sum())
     if 0 < slots < filled:
         lines.append(

@@ -41,7 +41,8 @@ def consistency(drift: Drift, size: int) -> str:
     if drift.k_star == 0:
         newest = f"Not even the newest keys reach a gradient cosine of {CONSISTENT}."
     else:
-        newest = f"**The newest {drift.k_star:,} of {drift.filled:,} keys are consistent** (K\\*)."
+        newest = "At least the newest" if drift.k_star_at_least else "The newest"
+        newest = f"**{newest} {drift.k_star:,} of {drift.filled:,} keys are consistent** (K\\*)."
     return (
         f"{newest} With all of them the query is pushed {_turn(cosine)} from where fresh keys would push it "
         f"(gradient cosine {cosine:.3f}). A higher momentum keeps more keys usable; a shorter queue does "
@@ -94,6 +95,8 @@ def measured_share(drift: Drift) -> str:
     return (
         f"{len(drift.age):,} of {drift.filled:,} keys were encoded again, {len(np.unique(drift.age)):,} whole "
         "batches spread over age; a key between them counts as stale as the next older one measured."
+        + " K\\* may therefore be larger; a greater `drift_share` measures it more finely."
+        * drift.k_star_at_least
     )
 
 
@@ -157,13 +160,13 @@ def over_training(drifts: Sequence[Drift]) -> str:
     if len(drifts) < 2:
         return "One snapshot has been measured; a second will show how the queue changes as training goes on."
     first, last = drifts[0], drifts[-1]
-    now = f"{last.k_star:,} of {last.filled:,} keys at step {last.step}"
-    then = f"{first.k_star:,} of {first.filled:,} at step {first.step}"
+    now = f"{last.k_star_text} of {last.filled:,} keys at step {last.step}"
+    then = f"{first.k_star_text} of {first.filled:,} at step {first.step}"
     least = min(drifts, key=lambda drift: drift.k_star / drift.filled)
     if least.k_star == least.filled:
         return f"The whole queue was consistent at every snapshot, up to {now}."
     if least not in (first, last):
-        return f"K\\* was {then}, fell to {least.k_star:,} of {least.filled:,} at step {least.step}, and is {now}."
+        return f"K\\* was {then}, fell to {least.k_star_text} of {least.filled:,} at step {least.step}, and is {now}."
     return f"K\\* went from {then} to {now}."
 
 
@@ -205,13 +208,14 @@ def timescales(half_life: float, span: float, steps: int) -> str:
         )
     life = f"the key encoder's half-life is {_steps(half_life)}"
     if half_life > steps:
-        return f"{life} but the run has {steps:,}: keys barely leave their start"
+        return f"{life} but the run has {steps:,}: {0.5 ** (steps / half_life):.0%} of its start is left at the end"
     if half_life < span / 4:
         return f"{life} and a key waits {_steps(span)}: the oldest keys come from another encoder"
     if half_life < 2 * span:
         return f"{life} and a key waits {_steps(span)}: the encoder changes visibly within one queue"
     if half_life > steps / 4:
-        return f"{life} of {steps:,} in all: keys are consistent but follow late"
+        renewed = 1 - 0.5 ** (span / half_life)
+        return f"{life} of {steps:,} in all: it follows late, and renews {renewed:.0%} while a key waits {_steps(span)}"
     return f"{life}, well above the {_steps(span)} a key waits and well below the run's {steps:,}"
 
 
@@ -233,6 +237,13 @@ def best_setting(groups: Sequence[Group]) -> str:
         if gone := _with_verdict(verdict, groups):
             text += f" {words}: {'; '.join(gone)}."
     return text
+
+
+def lower_bounds(groups: Sequence[Group]) -> str:
+    """What ≥ means in the table of settings; empty when it isn't there."""
+    if not any(one.at_least for group in groups for one in group.outcomes):
+        return ""
+    return " ≥: not all keys were encoded again, so K\\* may be larger."
 
 
 METHODS = (

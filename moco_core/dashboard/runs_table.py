@@ -37,9 +37,14 @@ TEXTS = ("state", "name", "sweep", "dataset", "method", "host", "note")
 NUMBERS = ("momentum", "negatives", "temperature", "step", "loss", *METRICS)
 
 
-def runs_table(runs: Sequence[Run], tickets: Mapping[str, Ticket | SlurmJob]) -> pd.DataFrame:
-    """One row a run, indexed by run id; values that a run does not have are missing."""
-    rows = [_row(run, tickets.get(run.id)) for run in runs]
+def runs_table(
+    runs: Sequence[Run], tickets: Mapping[str, Ticket | SlurmJob], names: Mapping[str, str]
+) -> pd.DataFrame:
+    """One row a run, indexed by run id; values that a run does not have are missing.
+
+    `names` by run id: what runs are called, in pickers too.
+    """
+    rows = [_row(run, tickets.get(run.id)) | {"name": names[run.id]} for run in runs]
     table = pd.DataFrame(index=[run.id for run in runs])
     for name in TEXTS:
         table[name] = [row.get(name, "") for row in rows]
@@ -76,7 +81,11 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
             format="%.3f",
             help="InfoNCE in nats, mean of the last tenth of the log; not comparable between different K or τ.",
         ),
-        "knn": column.NumberColumn("kNN", format="%.3f", help="Weighted kNN accuracy, newest snapshot."),
+        "knn": column.NumberColumn(
+            "kNN",
+            format="%.3f",
+            help="Weighted kNN accuracy, newest snapshot: training images vote, or imported vectors for each other.",
+        ),
         "linear": column.NumberColumn(
             "Linear", format="%.3f", help="Accuracy of a linear probe on the features."
         ),
@@ -122,12 +131,11 @@ def selected_ids(rows: Sequence[int], ids: Sequence[str]) -> list[str]:
 
 def _row(run: Run, ticket: Ticket | SlurmJob | None) -> dict[str, Any]:
     if run.problem is not None:
-        return {"state": _state("unreadable"), "name": run.id, "note": run.problem}
+        return {"state": _state("unreadable"), "note": run.problem}
     config = run.config
     logged = comparable(history(run), config)
     return {
         "state": _state(jobs.phase(run.status, ticket), run),
-        "name": run.name,
         "sweep": run.sweep,
         "dataset": run.origin if config.imported else config.dataset_name,
         "method": config.method,

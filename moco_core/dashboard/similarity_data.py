@@ -23,14 +23,15 @@ from moco_core.runs import Checkpoint, Run, RunError
 Array = np.ndarray
 
 QUEUE, IMAGES = "queue", "images"
-SOURCES = {QUEUE: "the queue", IMAGES: "other evaluation images"}
+SOURCES = {QUEUE: "the queue", IMAGES: "other evaluation samples"}
 POSITIVES, NEGATIVES, HARD, FALSE = "positives", "negatives", f"{HARDEST} hardest of each", "false negatives"
 MEANING = {
-    POSITIVES: "two views of one image",
-    NEGATIVES: "an image and every negative",
-    HARD: f"an image and its {HARDEST} most similar negatives",
-    FALSE: "an image and the negatives of its own class",
+    POSITIVES: "two views of one sample",
+    NEGATIVES: "a sample and every negative",
+    HARD: f"a sample and its {HARDEST} most similar negatives",
+    FALSE: "a sample and the negatives of its own class",
 }
+KINDS = tuple(MEANING)
 BARS = 200
 MOST_PAIRS = 50_000_000  # beyond, a fixed random sample of the queries
 LEAST_TAU, MOST_TAU = 0.01, 1.0  # of the slider
@@ -64,7 +65,10 @@ class Cosines:
 
     def histograms(self) -> list[Histogram]:
         """The kinds of pairs in `BARS` bins."""
-        return [Histogram(kind, similarity.coarser(c, BARS)[0]) for kind, c in self.counts().items()]
+        return [
+            Histogram(kind, similarity.coarser(counts, BARS)[0], KINDS.index(kind))
+            for kind, counts in self.counts().items()
+        ]
 
     @property
     def overlap(self) -> float:
@@ -112,9 +116,11 @@ def why_no_queue(checkpoint: Checkpoint) -> str:
     """A sentence for a step whose queue can't be asked; empty when it can."""
     queue = loaders.queue(checkpoint)
     if queue is None:
-        return "This run keeps no queue, so its evaluation images serve as negatives of each other."
+        return "This run keeps no queue, so its evaluation samples serve as negatives of each other."
     if not queue.filled:
-        return "The queue is still empty at this step, so evaluation images serve as negatives of each other."
+        return (
+            "The queue is still empty at this step, so evaluation samples serve as negatives of each other."
+        )
     return ""
 
 
@@ -165,7 +171,9 @@ def panels(found: Sequence[Cosines]) -> list[Panel]:
     """Each run's histograms, titled with its name and step."""
     return [
         Panel(
-            f"{c.name}, step {c.step}" + ("" if c.source == QUEUE else " (images)"), c.histograms(), c.place
+            f"{c.name}, step {c.step}" + ("" if c.source == QUEUE else " (evaluation samples)"),
+            c.histograms(),
+            c.place,
         )
         for c in found
     ]
@@ -196,9 +204,9 @@ def sampling(found: Cosines) -> str:
     """How many pairs the histograms rest on."""
     pairs = int(found.negative.counts.sum())
     if found.queries == found.images:
-        return f"All {found.images:,} images against {found.keys:,} negatives: {pairs:,} pairs."
+        return f"All {found.images:,} samples against {found.keys:,} negatives: {pairs:,} pairs."
     return (
-        f"A fixed random sample of {found.queries:,} of {found.images:,} images against {found.keys:,} negatives: "
+        f"A fixed random sample of {found.queries:,} of {found.images:,} samples against {found.keys:,} negatives: "
         f"{pairs:,} pairs."
     )
 
@@ -258,8 +266,8 @@ def positives_reading(found: Cosines, count: int) -> str:
     """How the gallery of positives is laid out."""
     shown = f"The {PAIRS} least alike of {count:,}" if count > PAIRS else f"{count:,}"
     return (
-        f"{shown} images whose two views have this cosine, the least alike first. A pair is {found.views}; of the "
-        "second view no pixels are kept, so the image stands for both."
+        f"{shown} samples whose two views have this cosine, the least alike first. A pair is {found.views}; of the "
+        "second view the vector alone is kept, so the sample stands for both."
     )
 
 
@@ -273,7 +281,7 @@ def pairs_reading(kind: str, source: str, count: int) -> str:
         else ""
     )
     return (
-        f"{shown} of evaluation images ({MEANING[kind]}), most similar first: the query, then its negative. An orange "
+        f"{shown} of evaluation samples ({MEANING[kind]}), most similar first: the query, then its negative. An orange "
         f"frame marks a negative of the query's own class.{why}"
     )
 
@@ -281,9 +289,9 @@ def pairs_reading(kind: str, source: str, count: int) -> str:
 def slots_reading(count: int) -> str:
     """What the table of slots holds."""
     if not count:
-        return "No slot of the queue has this cosine to any evaluation image."
+        return "No slot of the queue has this cosine to any evaluation sample."
     first = f"The first {SLOTS}" if count == SLOTS else f"All {count:,}"
-    return f"{first} pairs of an evaluation image and a queue slot behind this bar, most similar first."
+    return f"{first} pairs of an evaluation sample and a queue slot behind this bar, most similar first."
 
 
 def positive_cards(run: Run, checkpoint: Checkpoint, bar: int) -> tuple[list[Card], int]:
@@ -374,10 +382,15 @@ def _sides(run: Run, checkpoint: Checkpoint, source: str) -> _Sides:
 def _views(found: loaders.Embeddings) -> tuple[str, Array | None]:
     """What stands for the second view of an image, in words and as an array."""
     if found.second_view is not None:
-        return "an image and one augmented view of it, both by the query encoder", found.second_view
+        return "a sample and its second view, both by the same encoder", found.second_view
     if found.key is not None:
-        return "an image by the query encoder and by the key encoder", found.key
+        return "a sample by the query encoder and by the key encoder", found.key
     return "", None
+
+
+def paired(run: Run, checkpoint: Checkpoint) -> bool:
+    """Whether this step holds a second view of its samples: without, τ weighs nothing."""
+    return _views(loaders.embeddings(run, checkpoint))[1] is not None
 
 
 @st.cache_data(max_entries=64, show_spinner="Comparing all pairs …")

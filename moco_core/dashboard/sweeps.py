@@ -61,6 +61,7 @@ class Outcome:
     step: int
     values: Mapping[str, float]
     verdict: str  # of the collapse check; empty when there is none
+    at_least: frozenset[str] = frozenset()  # quantities whose values are lower bounds
     problem: str = ""  # why something could not be read
 
 
@@ -106,7 +107,8 @@ class Group:
         mean, deviation = scale * self.mean(quantity), scale * self.deviation(quantity)
         if math.isnan(mean):
             return "–"
-        return f"{mean:,.{digits}f}" + ("" if math.isnan(deviation) else f" ± {deviation:,.{digits}f}")
+        bound = "≥ " if any(quantity in one.at_least for one in self.outcomes) else ""
+        return f"{bound}{mean:,.{digits}f}" + ("" if math.isnan(deviation) else f" ± {deviation:,.{digits}f}")
 
     @property
     def verdict(self) -> str:
@@ -133,7 +135,8 @@ def outcome(
 
     `history` and `drift` read the files; pages hand in cached readers.
     """
-    values = {}
+    values: dict[str, float] = {}
+    at_least: frozenset[str] = frozenset()
     loss = last_loss(history(run))
     if loss is not None and math.isfinite(loss):
         values["loss"] = loss
@@ -146,7 +149,8 @@ def outcome(
                 values[name] = float(value)
         verdict = str(newest.metrics.get("collapse", {}).get("verdict", ""))
         try:
-            values |= _from_drift(read_drift(drift(step), run.id, step.step) for step in run.steps)
+            measured, at_least = _from_drift(read_drift(drift(step), run.id, step.step) for step in run.steps)
+            values |= measured
         except (RunError, DriftError) as error:
             problem = str(error)
     return Outcome(
@@ -157,6 +161,7 @@ def outcome(
         step=newest.step if newest else 0,
         values=values,
         verdict=verdict,
+        at_least=at_least,
         problem=problem,
     )
 
@@ -210,19 +215,26 @@ def line_label(line: Sequence[Group], lines: Sequence[Sequence[Group]]) -> str:
     return ", ".join(parts) or f"K = {line[0].config.queue_size}"
 
 
-def _from_drift(measured: Iterable[Drift | None]) -> dict[str, float]:
+def _from_drift(measured: Iterable[Drift | None]) -> tuple[dict[str, float], frozenset[str]]:
     """K* now; and over all snapshots the lowest gradient cosine of the whole queue and the lowest K*.
+
+    Also which of these are lower bounds.
 
     A settled run keeps any queue consistent, so its worst moment tells more. Where a queue was consistent as a
     whole, its K* is no limit: the lowest is then that of the newest snapshot.
     """
     drifts = [drift for drift in measured if drift is not None]
     if not drifts:
-        return {}
-    limited = [drift.k_star for drift in drifts if drift.k_star < drift.filled]
-    found = {"k_star": drifts[-1].k_star, "k_star_lowest": min(limited, default=drifts[-1].k_star)}
+        return {}, frozenset()
+    now = drifts[-1]
+    limited = [drift for drift in drifts if drift.k_star < drift.filled]
+    least = min(limited, default=now, key=lambda drift: drift.k_star)
+    found: dict[str, float] = {"k_star": now.k_star, "k_star_lowest": least.k_star}
+    bounds = {"k_star": now.k_star_at_least, "k_star_lowest": least.k_star_at_least}
     cosines = [drift.final_cosine for drift in drifts if math.isfinite(drift.final_cosine)]
-    return found | ({"gradient_cosine_lowest": min(cosines)} if cosines else {})
+    if cosines:
+        found["gradient_cosine_lowest"] = min(cosines)
+    return found, frozenset(name for name, bound in bounds.items() if bound)
 
 
 def _setting(config: TrainConfig) -> tuple[object, ...]:

@@ -118,8 +118,9 @@ def nothing(sentence: str) -> None:
     st.info(sentence, icon=":material/visibility_off:")
 
 
-def guide(text: str, citation: str) -> None:
-    """How to read this page: the sentence a student needs and the citation a researcher needs."""
+def guide(purpose: str, text: str, citation: str) -> None:
+    """What this page is for, and how to read it: the sentence a student needs, the citation a researcher needs."""
+    st.markdown(purpose)
     with st.expander("How to read this", icon=":material/menu_book:"):
         st.markdown(text)
         st.caption(citation)

@@ -13,6 +13,7 @@ at the end. Values leave as (x/255 − ½)/½, in [−1, 1].
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -138,24 +139,32 @@ def augment(images: Tensor, *, preset: Preset, seed: int, step: int, view: int, 
     of a larger batch makes the same pixels as one that holds all of it. `view` tells the views of a step
     apart (0 … 6). Raises `ValueError` for other channel counts and views.
     """
-    batch, channels, height, width = images.shape
+    return augment_views(images, preset=preset, seed=seed, step=step, views=(view,), offset=offset)[0]
+
+
+def augment_views(
+    images: Tensor, *, preset: Preset, seed: int, step: int, views: Sequence[int], offset: int = 0
+) -> tuple[Tensor, ...]:
+    """Several views of the same images at once, each as `augment` makes it."""
+    _, channels, height, width = images.shape
     if channels not in (1, 3):
         raise ValueError(f"images must have 1 or 3 channels, got {channels}")
-    if not 0 <= view < VIEWS:
-        raise ValueError(f"view must be at least 0 and at most {VIEWS - 1}, got {view}")
-    u = uniform(seed, step << 3 | view, batch, COLUMNS, offset)
+    for view in views:
+        if not 0 <= view < VIEWS:
+            raise ValueError(f"view must be at least 0 and at most {VIEWS - 1}, got {view}")
+    u = np.concatenate([uniform(seed, step << 3 | view, len(images), COLUMNS, offset) for view in views])
     affine = _affine(u, preset, height, width)
     colour, contrast = _colour(u, preset, channels)
     sigma = np.where(u[:, BLUR] < preset.blur, _between(u[:, SIGMA], *preset.sigma) * width / 224, 0)
-    drawn = np.concatenate([affine.reshape(batch, 6), colour, contrast[:, None], sigma[:, None]], axis=1)
-    parameters = _send(drawn, images.device)  # one transfer for the whole batch
+    drawn = np.column_stack([affine.reshape(-1, 6), colour, contrast, sigma])
+    parameters = _send(drawn, images.device)  # one transfer for all of them
 
-    x = images.to(torch.float32)
+    x = images.to(torch.float32).repeat(len(views), 1, 1, 1)
     if preset.warps:
         x = _warp(x, parameters[:, :6], padding="zeros" if preset.rotate or preset.shift else "border")
     if preset.blur:
         x = _blur(x, parameters[:, -1])
-    return _recolour(x, parameters[:, 6:-2], parameters[:, -2])
+    return _recolour(x, parameters[:, 6:-2], parameters[:, -2]).chunk(len(views))
 
 
 def _affine(u: np.ndarray, preset: Preset, height: int, width: int) -> np.ndarray:
@@ -238,7 +247,9 @@ def _warp(x: Tensor, affine: Tensor, padding: str) -> Tensor:
     _, _, height, width = x.shape
     across, down = _centres(width, x.device), _centres(height, x.device)[:, None]
     a, b, c, d, e, f = affine[:, :, None, None].unbind(1)
-    grid = torch.stack([a * across + (b * down + c), d * across + (e * down + f)], dim=-1)
+    grid = x.new_empty(len(x), height, width, 2)
+    torch.add(a * across, b * down + c, out=grid[..., 0])
+    torch.add(d * across, e * down + f, out=grid[..., 1])
     return torch.nn.functional.grid_sample(x, grid, padding_mode=padding, align_corners=False)
 
 

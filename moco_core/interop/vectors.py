@@ -209,7 +209,9 @@ def _take_labels(
         called = _single(columns)
         name = called if called and beside.repeats(columns[called]) else ""
     if not name:
-        samples.sentences.append("labels: none found")
+        likely = [called for called, column in columns.items() if beside.repeats(column)]
+        offered = f"; --labels takes a column: {', '.join(likely)}" if likely else ""
+        samples.sentences.append(f"labels: none found{offered}")
         return
     try:
         found = beside.classes(columns[name], f"column {name!r}", beside.class_names_beside(columns, name))

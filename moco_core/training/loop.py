@@ -68,7 +68,7 @@ def train(
     step = start
     for step in range(start + 1, config.steps + 1):
         indices = views.batch(step)
-        view_q, view_k = views.view(indices, step, 0), views.view(indices, step, 1)  # own rows, B×C×H×W each
+        view_q, view_k = views.pair(indices, step)  # own rows, B×C×H×W each
         method.momentum = momentum(config, step)
         scored = method.score(view_q, view_k, indices, step)
         filled = method.filled

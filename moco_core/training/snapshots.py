@@ -180,6 +180,7 @@ class Snapshots:
                 "value": int(drift["k_star"]),
                 "threshold": CONSISTENT,
                 "filled": int(drift["filled"]),
+                "measured": len(drift["age"]),
                 "anchors": int(drift["anchors"]),
             }
         return metrics if bank is None else metrics | self._class_metrics(query, bank, labels, step)

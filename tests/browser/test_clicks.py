@@ -75,7 +75,7 @@ def test_a_cell_of_the_confusion_matrix(page, app, root):
     assert len(expected)
     open_page(page, app(root), "geometry?run=mixed")
     click(page, "confusion", (2.3, 1.25), 1)  # off the centre of row 1, column 2
-    page.get_by_text(f"{len(expected)} images, each followed by").wait_for()
+    page.get_by_text(f"{len(expected)} samples, each followed by").wait_for()
     settled(page, expected[-1])
     assert_soon(lambda: ids(page), expected.tolist())
     assert "true=class+1" in page.url

@@ -12,6 +12,7 @@ from moco_core.dashboard import readings, sweep_views, sweeps
 from moco_core.dashboard.figures import momentum as figures
 from moco_core.dashboard.sweeps import Group, Outcome, grouped, label, momentum_lines, outcome
 from moco_core.runs import Run
+from moco_core.tables import results
 from tests.stale_runs import write_stale_run
 from tests.synthetic import write_run
 
@@ -132,6 +133,21 @@ def test_a_queue_that_was_always_consistent_has_no_lower_k_star_than_now(tmp_pat
     run = Run(write_stale_run(tmp_path, angle=0.0, queue_size=100))
     assert [int(step.drift["k_star"][0]) for step in run.steps if step.drift] == [80, 100]
     assert outcome(run).values["k_star_lowest"] == 100
+
+
+def test_a_consistent_length_that_was_not_measured_finely_is_a_lower_bound(tmp_path):
+    options = {"angle": 0.8, "queue_size": 64, "steps": (20,)}
+    part, whole = (Run(write_stale_run(tmp_path, f"{n}", every=n, **options)) for n in (3, 1))
+    found = outcome(part)
+    assert found.at_least == {"k_star", "k_star_lowest"}
+    text = f"≥ {found.values['k_star']:.0f}"
+    assert grouped([found])[0].text("k_star_lowest") == grouped([found])[0].text("k_star") == text
+    assert not grouped([found])[0].text("knn").startswith("≥")
+    assert results(part)[-1] == text
+    assert "may be larger" in readings.lower_bounds(grouped([found]))
+    assert not outcome(whole).at_least
+    assert results(whole)[-1] == f"{outcome(whole).values['k_star']:.0f}"
+    assert not readings.lower_bounds(grouped([outcome(whole)]))
 
 
 def test_a_damaged_drift_file_costs_its_own_numbers_alone(tmp_path):
@@ -270,12 +286,18 @@ def test_downloads_have_one_row_a_run(sweep):
 @pytest.mark.parametrize(
     ("half_life", "span", "steps", "words"),
     [
-        (692.8, 8, 400, "half-life is 693 steps but the run has 400: keys barely leave their start"),
+        (692.8, 8, 400, "half-life is 693 steps but the run has 400: 67% of its start is left at the end"),
         (0, 8, 400, "follows the query encoder at once"),
         (6.6, 8, 400, "changes visibly within one queue"),
         (6.6, 256, 4000, "the oldest keys come from another encoder"),
         (69, 8, 400, "well above the 8 steps a key waits and well below the run's 400"),
-        (300, 8, 400, "follow late"),
+        (
+            300,
+            8,
+            400,
+            "half-life is 300 steps of 400 in all: it follows late, and renews 2% while a key waits 8 steps",
+        ),
+        (69, 32, 150, "renews 27% while a key waits 32 steps"),
         (math.inf, 8, 400, "never moves"),
     ],
 )

@@ -143,7 +143,7 @@ def test_samples_are_announced(run, step, picture):
     assert projection_view.sampling_lines(picture, run.eval_set, step) == []
     fewer = dataclasses.replace(picture, kinds=picture.kinds[10:-10])
     lines = projection_view.sampling_lines(fewer, run.eval_set, step)
-    assert "50 of 60 images" in lines[0]
+    assert "50 of 60 samples" in lines[0]
     assert "22 of the queue's 32 keys" in lines[1]
 
 

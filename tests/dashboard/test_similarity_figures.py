@@ -17,7 +17,7 @@ from moco_core.dashboard.palette import series_colour
 
 EDGES = np.linspace(-1, 1, 5)
 POSITIVE = Histogram("positives", np.array([0, 0, 1, 3]))
-NEGATIVE = Histogram("queue negatives", np.array([10, 20, 10, 0]))
+NEGATIVE = Histogram("queue negatives", np.array([10, 20, 10, 0]), look=1)
 
 
 def bars(figure):
@@ -37,6 +37,20 @@ def test_bars_stand_on_their_bins_and_carry_their_kind_and_count():
 def test_shares_add_up_to_one_for_each_kind_alone():
     for trace in bars(cosine_histograms(EDGES, [POSITIVE, NEGATIVE])):
         assert sum(trace.y) == pytest.approx(1)
+
+
+def test_a_kind_of_pair_looks_the_same_beside_runs_without_positives():
+    positive, negative = Histogram("positives", np.ones(4)), Histogram("negatives", np.ones(4), 1)
+    alone, grid, overlay = (
+        cosine_histograms(EDGES, [negative]),
+        histogram_grid(EDGES, [Panel("imported", [negative]), Panel("trained", [positive, negative])]),
+        histogram_overlay(EDGES, [Panel("imported", [negative]), Panel("trained", [positive, negative])]),
+    )
+    assert bars(alone)[0].marker.color == series_colour(1)
+    assert [bar.marker.color for bar in bars(grid)] == [series_colour(i) for i in (1, 0, 1)]
+    told = {trace.name: trace.legendrank for trace in grid.data if trace.showlegend}
+    assert told == {"negatives": 1, "positives": 0}
+    assert [line.line.dash for line in overlay.data] == ["dot", "solid", "dot"]
 
 
 def test_a_kind_without_pairs_has_no_share():

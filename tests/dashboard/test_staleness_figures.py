@@ -259,6 +259,17 @@ def test_the_share_measured_is_told(runs):
     )
 
 
+def test_a_length_between_measured_batches_is_a_lower_bound(runs):
+    part = changed(newest(runs["sampled"]), k_star=16)
+    assert part.k_star_text == "≥ 16"
+    assert "**At least the newest 16 of 64 keys are consistent**" in readings.consistency(part, 64)
+    assert "K\\* may therefore be larger" in readings.measured_share(part)
+    assert "to ≥ 16 of 64 keys" in readings.over_training([part, part])
+    exact = (changed(part, k_star=64), changed(part, k_star=0), changed(newest(runs["slow"]), k_star=16))
+    assert [drift.k_star_text for drift in exact] == ["64", "0", "16"]
+    assert "may therefore" not in "".join(map(readings.measured_share, exact))
+
+
 @pytest.mark.parametrize(
     ("value", "words"), [(0.0, "read 0, as they must"), (1e-3, "where 0 is due"), (math.nan, "No control")]
 )

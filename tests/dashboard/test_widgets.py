@@ -27,7 +27,7 @@ def script():
         st.session_state.made += 1
         return pd.DataFrame({"x": [1]})
 
-    widgets.guide("The *one* sentence.", "Somebody 2020")
+    widgets.guide("What for.", "The *one* sentence.", "Somebody 2020")
     widgets.chart(go.Figure(go.Bar(x=[1], y=[2])), "What it **shows**.", table, "some_key")
     widgets.nothing("Nothing yet.")
     widgets.problem(ValueError("x must be <b>1</b>, got `2`"))
@@ -36,6 +36,7 @@ def script():
 def test_what_stands_on_a_page():
     app = AppTest.from_function(script).run()
     assert not app.exception
+    assert app.markdown[0].value == "What for."
     assert [caption.value for caption in app.caption] == ["Somebody 2020", "What it **shows**."]
     assert [button.label for button in app.get("download_button")] == ["CSV", "Parquet", "HTML"]
     assert len(charts(app)) == 1

@@ -18,7 +18,7 @@ from scipy import ndimage, stats
 from torch import Tensor
 from torchvision.transforms import RandomResizedCrop, v2
 
-from moco_core.data.augment import PRESETS, VIEWS, Preset, augment, plain, preset_for
+from moco_core.data.augment import PRESETS, VIEWS, Preset, augment, augment_views, plain, preset_for
 
 SIDE = 64
 RAMP = (torch.arange(SIDE) * 4).to(torch.uint8)
@@ -116,6 +116,15 @@ def test_memory_layout_changes_no_pixel(name):
 
 
 # Where pixels come from
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_several_views_at_once_are_those_made_alone(name, channels):
+    images = noise(6, channels, 20)
+    together = augment_views(images, preset=PRESETS[name], seed=0, step=1, views=(0, 1, 5), offset=3)
+    for number, made in zip((0, 1, 5), together, strict=True):
+        assert made.equal(view(images, PRESETS[name], view=number, offset=3))
 
 
 def test_no_changes_give_the_plain_view():

@@ -52,6 +52,16 @@ def test_npy_of_any_kind_of_number(tmp_path, dtype):
     assert (found.vectors.labels == -1).all()
 
 
+def test_columns_that_could_be_labels_are_offered(tmp_path):
+    topics = np.array(["a", "b"])[np.arange(N) % 2]
+    table = frame(text=WORDS, topic=topics)
+    found = read(csv(tmp_path / "a.csv", table), columns=("v0", "v1", "v2"))
+    assert "labels: none found; --labels takes a column: topic" in found.sentences
+    found = read(csv(tmp_path / "a.csv", table), columns=("v0", "v1", "v2"), labels="topic")
+    assert found.vectors.class_names == ("a", "b")
+    assert "labels: none found" in read(csv(tmp_path / "a.csv", frame(text=WORDS))).sentences
+
+
 def test_npz_with_labels_names_and_ids(tmp_path):
     np.savez(
         tmp_path / "a.npz",

@@ -10,6 +10,7 @@ import pytest
 
 from moco_core import jobs
 from moco_core.dashboard.runs_table import runs_table
+from moco_core.dashboard.selection import labels
 from moco_core.jobs import processes
 from moco_core.jobs.desk import Desk, Ticket
 from moco_core.runs import RunStatus, RunStore
@@ -53,7 +54,7 @@ def test_the_table_says_where_they_are_and_when_they_were_heard_of(root: Path) -
     queued(root, "waiting", 600)
     write_run(root, "here", state="stopped")
     runs = list(RunStore(root))
-    table = runs_table(runs, jobs.tickets(root, runs))
+    table = runs_table(runs, jobs.tickets(root, runs), labels(runs))
     shown = {name: tuple(table.loc[name, ["state", "host", "note"]]) for name in table.index}
     expected = {
         "fresh": ("● running 100%", "gpu-box", r"last sign of life [5-9] s ago"),

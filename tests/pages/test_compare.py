@@ -152,15 +152,21 @@ def test_different_evaluation_sets_are_compared_on_what_both_have(two, monkeypat
     subset(two, "b", np.arange(40)[::-1])
     app = opened(two, monkeypatch, a="a", b="b")
     assert headings(app) == HEADINGS
-    assert "about the 40 images that both hold (of 60 in A and 40 in B)" in sentences(app.caption)
+    assert "about the 40 samples that both hold (of 60 in A and 40 in B)" in sentences(app.caption)
     assert not app.error
+
+
+def test_the_same_samples_in_another_order_are_no_different_set(two):
+    subset(two, "b", np.arange(60)[::-1])
+    common = data.match(*sides(two))
+    assert common.sentence == "Both embed the same 60 samples, matched by sample id and picture."
 
 
 def test_images_that_differ_under_one_id_are_not_matched(tmp_path, monkeypatch):
     write_run(tmp_path, "a", seed=0)
     write_run(tmp_path, "b", seed=1)
     app = opened(tmp_path, monkeypatch, a="a", b="b")
-    assert "share 60 sample ids, but not the images behind them" in sentences(app.info)
+    assert "share 60 sample ids, but not the samples behind them" in sentences(app.info)
     assert not headings(app)
 
 
@@ -176,7 +182,7 @@ def test_sets_without_a_common_id_say_so(two, monkeypatch):
 
 def test_too_few_common_images_say_so(two, monkeypatch):
     subset(two, "b", np.arange(2))
-    assert "share 2 of their images" in sentences(opened(two, monkeypatch, a="a", b="b").info)
+    assert "share 2 of their samples" in sentences(opened(two, monkeypatch, a="a", b="b").info)
 
 
 def test_no_runs(tmp_path, monkeypatch):
@@ -301,11 +307,11 @@ def test_only_accuracies_that_differ_by_more_than_chance_are_called_so():
     pair = data.MetricPair
     near = [pair("kNN", 0.96, 0.97, +1, 300), pair("uniformity", -2, -4, -1)]
     assert data.metrics_reading(near) == (
-        "B leads in 2 metrics, A in none. No accuracy differs by more than chance may on 300 images."
+        "B leads in 2 metrics, A in none. No accuracy differs by more than chance may on 300 samples."
     )
     far = [pair("linear", 0.95, 0.90, +1, 300), *near]
     assert data.metrics_reading(far).endswith(
-        "**More than chance** on 300 images (95 %, binomial): linear, by 5.0 points for A."
+        "**More than chance** on 300 samples (95 %, binomial): linear, by 5.0 points for A."
     )
     # Two shares of one half over 200 images: the standard error of their difference is 5 points
     assert [pair("x", 0.5 - d / 2, 0.5 + d / 2, +1, 200).beyond_chance for d in (0.09, 0.11)] == [False, True]

@@ -73,7 +73,7 @@ def test_a_cell_opens_the_images_whose_neighbours_voted_so(tmp_path, monkeypatch
     gallery = app.get("html")[-1].proto.body
     for row in expected[: geometry_data.CELL]:
         assert f"class 1 #{images.sample_ids[row]}" in gallery
-    assert f"{len(expected)} images" in sentences(app.caption) or len(expected) > geometry_data.CELL
+    assert f"{len(expected)} samples" in sentences(app.caption) or len(expected) > geometry_data.CELL
 
 
 def test_an_empty_cell_says_so(tmp_path, monkeypatch):
@@ -81,7 +81,7 @@ def test_an_empty_cell_says_so(tmp_path, monkeypatch):
     app = opened(tmp_path, monkeypatch)
     app.selectbox(key="true").set_value("class 0").run()
     app.selectbox(key="vote").set_value("class 1").run()
-    assert "No image of that class has that vote." in sentences(app.info)
+    assert "No sample of that class has that vote." in sentences(app.info)
 
 
 def test_a_cell_of_another_run_is_forgotten(tmp_path, monkeypatch):

@@ -77,6 +77,28 @@ def test_similarity_without_and_with_a_second_view(root):
     assert "not known here" in app.slider(key="tau").help
 
 
+@pytest.mark.parametrize("page", ["geometry", "similarity", "compare"])
+def test_what_is_no_image_is_not_called_one(root, page):
+    write(root)
+    write(root, "again", seed=1)
+    write(root, "pairs", second_view=np.random.default_rng(0).normal(size=(N, 6)))
+    for run in ("words", "pairs"):
+        app = open_page(page, run=run, method="pca", pairs="positives", bar="0.9")
+        said = [shown(app), *(table.value.to_string() for table in app.dataframe)]
+        said += [option for control in app.segmented_control for option in control.options]
+        assert "image" not in " ".join(said)
+
+
+def test_what_needs_a_second_view_is_neither_offered_nor_announced(root):
+    write(root)
+    write(root, "pairs", second_view=np.random.default_rng(0).normal(size=(N, 6)))
+    for run, there in (("words", False), ("pairs", True)):
+        similarity, geometry = open_page("similarity", run=run), open_page("geometry", run=run)
+        assert ("tau" in {slider.key for slider in similarity.slider}) == there
+        assert ("Below: the share of the softmax" in shown(similarity)) == there
+        assert ("alignment (left" in shown(geometry)) == there
+
+
 def test_geometry_calls_the_layers_what_they_are(root):
     write(root)
     app = open_page("geometry", run="words")
@@ -109,7 +131,7 @@ def test_two_imports_are_matched_by_name_or_by_id_alone(root):
         )
         write_imported(root, vectors, name=name, source=source)
     app = open_page("compare", a="one", b="two", method="pca")
-    assert "the 40 images that both hold (of 48 in A and 40 in B), matched by name" in shown(app)
+    assert "the 40 samples that both hold (of 48 in A and 40 in B), matched by name" in shown(app)
     assert {tile.label: tile.value for tile in app.metric}["Shared neighbours, mean Jaccard"] == "1.000"
     write(root, "three", names=None)
     write(root, "four", names=None, seed=1)

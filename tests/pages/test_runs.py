@@ -6,12 +6,14 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from moco_core.config import TrainConfig
-from moco_core.dashboard.figures.loss_curves import loss_curves
+from moco_core.dashboard.figures.loss_curves import LossCurve, loss_curves
 from moco_core.dashboard.losses import authors_losses, comparable, logged_losses, loss_rows
 from moco_core.dashboard.runs_table import matching, newest_metric, runs_table, selected_ids, sparkline
+from moco_core.dashboard.selection import labels
 from moco_core.jobs import this_host
 from moco_core.paper import RECIPES
 from moco_core.runs import RunStore, RunWriter, schema
@@ -88,14 +90,15 @@ def test_no_number_is_shown_as_minus_zero() -> None:
     collapsed = newest_metric(shipped["digits-m0-k1024"], "uniformity")
     assert collapsed is not None
     assert f"{collapsed:.3f}" == "-0.000"
-    shown = runs_table(list(shipped), {})["uniformity"]
+    shown = runs_table(list(shipped), {}, labels(list(shipped)))["uniformity"]
     assert f"{shown['digits-m0-k1024']:.3f}" == "0.000"
     assert shown["digits-m0.9-k1024"] == newest_metric(shipped["digits-m0.9-k1024"], "uniformity") < -0.5
 
 
 def test_a_folder_is_shown_by_its_last_part(root: Path) -> None:
     write_run(root, "pets", dataset="folder:/some/where/pets")
-    assert list(runs_table(list(RunStore(root)), {})["dataset"]) == ["pets"]
+    runs = list(RunStore(root))
+    assert list(runs_table(runs, {}, labels(runs))["dataset"]) == ["pets"]
 
 
 def test_the_filter_keeps_runs_with_every_word(root: Path) -> None:
@@ -248,6 +251,28 @@ def test_curves_at_different_k_each_get_their_lines(root: Path) -> None:
     assert "chance of large 2.83" in texts_drawn
 
 
+def test_levels_too_close_for_two_labels_share_one(root: Path) -> None:
+    def drawn(*floors: float) -> go.Figure:
+        names = "abc"[: len(floors)]
+        return loss_curves(
+            [LossCurve(n, np.ones(1), np.ones(1), 7.0, f) for n, f in zip(names, floors, strict=True)]
+        )
+
+    figure = drawn(2.24, 2.15, 4.0)
+    texts_drawn = [a.text for a in figure.layout.annotations]
+    assert texts_drawn == ["chance 7.00", "floor of b and others 2.15 to 2.24", "floor of c 4.00"]
+    assert [line.y0 for line in figure.layout.shapes] == [7.0, 2.15, 2.24, 4.0]
+    assert [a.text for a in drawn(2.24, 2.15).layout.annotations][1] == "floor 2.15 to 2.24"
+
+
+def test_runs_of_one_name_are_called_in_the_table_as_in_the_picker(root: Path) -> None:
+    for seed in (0, 1):
+        write_run(root, "twin", seed=seed)
+    app = open_app()
+    picker = next(box for box in app.sidebar.selectbox if box.label == "Run")
+    assert sorted(app.dataframe[0].value["name"]) == sorted(picker.options) == ["1 · twin", "2 · twin"]
+
+
 def test_losses_count_from_the_step_at_which_the_queue_was_full() -> None:
     config = TrainConfig(queue_size=4)
     logged = {"step": np.arange(1.0, 6), "loss": np.arange(5.0), "filled": np.array([0, 2, 4, 4, 4.0])}
@@ -280,7 +305,8 @@ def test_newest_metric_looks_back_and_ignores_nonsense(root: Path) -> None:
 
 def test_a_table_of_no_columns_but_damaged_runs(root: Path) -> None:
     (write_run(root, "damaged") / "run.json").write_text("5")
-    table = runs_table(list(RunStore(root)), {})
+    runs = list(RunStore(root))
+    table = runs_table(runs, {}, labels(runs))
     assert np.isnan(table.loc["damaged", "loss"])
     assert table.loc["damaged", "curve"] == []
     assert this_host() not in table["host"].tolist()

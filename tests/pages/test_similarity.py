@@ -35,7 +35,7 @@ def test_a_sweep_is_shown_whole(tmp_path, monkeypatch):
     assert len(app.multiselect[0].value) == 3
     assert list(quantiles(app).index) == [data.POSITIVES, data.NEGATIVES, data.HARD, data.FALSE]
     assert len(app.dataframe[1].value) == 3
-    assert "60 images against 32 negatives: 1,920 pairs" in sentences(app.caption)
+    assert "60 samples against 32 negatives: 1,920 pairs" in sentences(app.caption)
     app.segmented_control(key="runs_as").set_value("overlay").run()
     assert not app.exception
 
@@ -69,7 +69,7 @@ def test_the_table_holds_the_quantiles_of_all_pairs(tmp_path, monkeypatch):
             assert table.loc[kind, share] == pytest.approx(expected, abs=0.0011)
 
 
-@pytest.mark.parametrize("source", ["the queue", "other evaluation images"])
+@pytest.mark.parametrize("source", ["the queue", "other evaluation samples"])
 @pytest.mark.parametrize("kind", [data.NEGATIVES, data.HARD, data.FALSE])
 def test_a_bar_opens_the_pairs_behind_it_hardest_first(tmp_path, monkeypatch, source, kind):
     write_run(tmp_path)
@@ -119,7 +119,7 @@ def test_a_bar_of_positives_opens_images_least_alike_first(tmp_path, monkeypatch
     ids = run.eval_set.sample_ids[inside[np.argsort(cosines[inside])]]
     places = [shown.index(f"#{number}<") for number in ids]
     assert places == sorted(places)
-    assert f"{len(inside)} images" in sentences(app.caption)
+    assert f"{len(inside)} samples" in sentences(app.caption)
 
 
 def test_an_empty_bar_says_so(tmp_path, monkeypatch):
@@ -127,7 +127,7 @@ def test_an_empty_bar_says_so(tmp_path, monkeypatch):
     app = opened(tmp_path, monkeypatch, pairs=data.POSITIVES, bar="-1.0")
     assert "No positive pair has this cosine." in sentences(app.info)
     app.selectbox(key="pairs").set_value(data.FALSE).run()
-    assert "No two evaluation images of this kind" in sentences(app.info)
+    assert "No two evaluation samples of this kind" in sentences(app.info)
     assert "No slot of the queue" in sentences(app.caption)
 
 
@@ -172,7 +172,7 @@ def test_a_damaged_neighbour_is_left_out_by_name(tmp_path, monkeypatch):
 def test_without_a_queue_images_are_each_others_negatives(tmp_path, monkeypatch, queue):
     write_run(tmp_path, queue=queue, steps=(0,))
     app = opened(tmp_path, monkeypatch)
-    assert app.segmented_control(key="negatives").options == ["other evaluation images"]
+    assert app.segmented_control(key="negatives").options == ["other evaluation samples"]
     assert "serve as negatives of each other" in sentences(app.caption)
     assert quantiles(app).loc[data.NEGATIVES, "count"] == 60 * 59
 
@@ -231,7 +231,7 @@ def test_very_many_pairs_are_sampled_and_said_to_be(tmp_path, monkeypatch):
     found = data.cosines(run, run.steps[-1], data.QUEUE)
     assert found.queries == 10
     assert found.negative.counts.sum() == 320
-    assert "fixed random sample of 10 of 60 images" in data.sampling(found)
+    assert "fixed random sample of 10 of 60 samples" in data.sampling(found)
     weight = data.weights(run, run.steps[-1], data.QUEUE, 0.2)
     assert weight.positive.sum() + weight.negative.sum() == pytest.approx(1)
     assert data.cosines(run, run.steps[-1], data.IMAGES).negative.counts.sum() == 17 * 16

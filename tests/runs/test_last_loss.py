@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from moco_core.dashboard.runs_table import runs_table
+from moco_core.dashboard.selection import labels
 from moco_core.dashboard.sweeps import outcome
 from moco_core.runs import Run
 from moco_core.runs.last_loss import last_loss
@@ -23,6 +24,6 @@ def test_before_the_first_step_there_is_none():
 def test_table_sweep_and_command_line_show_the_same(tmp_path):
     run = Run(write_run(tmp_path, steps=(0, 40)))
     loss = run.history()["loss"][-4:].mean()
-    assert runs_table([run], {})["loss"].tolist() == [pytest.approx(loss)]
+    assert runs_table([run], {}, labels([run]))["loss"].tolist() == [pytest.approx(loss)]
     assert outcome(run).values["loss"] == pytest.approx(loss)
     assert results(run)[0] == f"{loss:.3f}"

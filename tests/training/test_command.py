@@ -252,6 +252,16 @@ def test_runs_and_verify(tmp_path):
     assert "sound" in moco("runs", "--runs", tmp_path).stdout
 
 
+@pytest.mark.parametrize("words", [("train", "--help"), ("runs", "--json")])
+def test_a_reader_that_has_seen_enough_hears_no_complaint(tmp_path, words):
+    command = [sys.executable, "-m", "moco_core", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes, env=os.environ | {"MOCO_RUNS": str(tmp_path)}) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
 def test_a_failure_is_written_into_the_run(tmp_path):
     writer = RunWriter(write_run(tmp_path, "gone", state="queued", dataset="folder:/nowhere"))
     done = moco("train", "--runs", tmp_path, "--resume", writer.run_id)

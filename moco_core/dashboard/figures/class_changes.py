@@ -34,7 +34,7 @@ def class_changes(names: Sequence[str], a: np.ndarray, b: np.ndarray, counts: np
                 "pattern": {"shape": np.where(up, "", "/").tolist()},
             },
             customdata=[[labels[i], a[row], b[row], int(counts[row])] for i, row in enumerate(rows)],
-            hovertemplate="%{customdata[0]} (%{customdata[3]} images): "
+            hovertemplate="%{customdata[0]} (%{customdata[3]} samples): "
             "%{customdata[1]:.1%} → %{customdata[2]:.1%}<extra></extra>",
         )
     )

@@ -56,7 +56,7 @@ def confusion_chart(counts: np.ndarray, totals: np.ndarray, names: Sequence[str]
         opacity=0,
         selected={"marker": {"opacity": 1}},
         unselected={"marker": {"opacity": 0}},
-        hovertemplate="%{text}: %{customdata[2]} images<extra></extra>",
+        hovertemplate="%{text}: %{customdata[2]} samples<extra></extra>",
         showlegend=False,
     )
     framed(figure, x="vote of the nearest neighbours", y="true class", height=min(900, 260 + 22 * len(names)))

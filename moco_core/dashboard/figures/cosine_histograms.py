@@ -23,6 +23,7 @@ class Histogram:
 
     name: str
     counts: np.ndarray  # by bin
+    look: int = 0  # colour and dash: the same for one kind in every chart
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def cosine_histograms(
     """
     rows = 2 if weights else 1
     figure = make_subplots(rows=rows, cols=1, shared_xaxes=True, vertical_spacing=0.05)
-    for number, histogram in enumerate(series):
-        for trace in _drawn(edges, histogram, number, scale):
+    for histogram in series:
+        for trace in _drawn(edges, histogram, scale):
             figure.add_trace(trace, row=1, col=1)
     framed(figure, x="", y="", height=300 + 240 * (rows - 1))
     if weights is not None:
@@ -97,11 +98,13 @@ def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "sha
         vertical_spacing=0.5 / (rows + 3),
         horizontal_spacing=0.06,
     )
+    told: set[str] = set()
     for place, panel in enumerate(panels):
         row, column = divmod(place, columns)
-        for number, histogram in enumerate(panel.series):
-            for trace in _drawn(edges, histogram, number, scale):
-                trace.showlegend = place == 0 and trace.type == "bar"
+        for histogram in panel.series:
+            for trace in _drawn(edges, histogram, scale):
+                trace.showlegend = histogram.name not in told
+                told.add(histogram.name)
                 figure.add_trace(trace, row=row + 1, col=column + 1)
     framed(figure, x="", y="", height=140 + 220 * rows)
     _scale_counts(figure.update_yaxes, scale, title=False)
@@ -115,13 +118,13 @@ def histogram_overlay(edges: np.ndarray, panels: Sequence[Panel], scale: str = "
     """All runs in one chart: colour tells the run, the dash of the line tells the kind of pair."""
     figure = go.Figure()
     for title, series, place in panels:
-        for number, histogram in enumerate(series):
+        for histogram in series:
             figure.add_scatter(
                 x=_centres(edges),
                 y=_heights(histogram.counts, scale),
                 name=f"{plain_html(title)}: {histogram.name}",
                 mode="lines",
-                line={"color": series_colour(place), "dash": _DASHES[number % len(_DASHES)], "shape": "hvh"},
+                line={"color": series_colour(place), "dash": _DASHES[histogram.look], "shape": "hvh"},
                 hovertemplate="cosine %{x:.3f}: %{y:.3g}",
             )
     framed(figure, x="cosine similarity", y="", height=480)
@@ -129,11 +132,17 @@ def histogram_overlay(edges: np.ndarray, panels: Sequence[Panel], scale: str = "
     return figure
 
 
-def _drawn(edges: np.ndarray, histogram: Histogram, number: int, scale: str) -> Iterator[Any]:
+def _drawn(edges: np.ndarray, histogram: Histogram, scale: str) -> Iterator[Any]:
     """Bars to click, and an outline that stays readable where histograms overlap."""
     heights = _heights(histogram.counts, scale)
-    common = {"x": _centres(edges), "y": heights, "name": histogram.name, "legendgroup": histogram.name}
-    colour = series_colour(number)
+    common = {
+        "x": _centres(edges),
+        "y": heights,
+        "name": histogram.name,
+        "legendgroup": histogram.name,
+        "legendrank": histogram.look,
+    }
+    colour = series_colour(histogram.look)
     yield go.Bar(
         **common,
         width=np.diff(edges),
@@ -144,7 +153,7 @@ def _drawn(edges: np.ndarray, histogram: Histogram, number: int, scale: str) -> 
     yield go.Scatter(
         **common,
         mode="lines",
-        line={"color": colour, "dash": _DASHES[number % len(_DASHES)], "shape": "hvh", "width": 1.5},
+        line={"color": colour, "dash": _DASHES[histogram.look], "shape": "hvh", "width": 1.5},
         hoverinfo="skip",
         showlegend=False,
     )

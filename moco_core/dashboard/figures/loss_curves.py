@@ -13,6 +13,7 @@ from moco_core.dashboard.palette import series_colour
 from moco_core.dashboard.text import plain_html
 
 DASHES = ("solid", "dash", "dot", "dashdot")
+TEXT_SHARE = 0.05  # of the chart's height, that a line of text takes
 CLEAR = 6  # colours clearly apart in a line's width; further ones have another dash as well
 
 
@@ -59,26 +60,39 @@ def loss_curves(curves: Sequence[LossCurve]) -> go.Figure:
             marker={"color": GUIDE, "symbol": "diamond", "size": 9},
             hovertemplate="step %{x:,}: %{y:.2f} nats, mean over the epoch",
         )
-    _levels(figure, "chance", "dash", {(curve.chance, curve.name) for curve in curves})
-    _levels(figure, "floor", "dot", {(curve.floor, curve.name) for curve in curves})
+    chances = {(curve.chance, curve.name) for curve in curves}
+    floors = {(curve.floor, curve.name) for curve in curves}
+    height = max(chances, default=(0.0,))[0] - min(floors, default=(0.0,))[0]
+    _levels(figure, "chance", "dash", chances, TEXT_SHARE * height)
+    _levels(figure, "floor", "dot", floors, TEXT_SHARE * height)
     figure.update_layout(showlegend=True)
     return framed(figure, x="optimizer step", y="InfoNCE loss, nats", height=420)
 
 
-def _levels(figure: go.Figure, kind: str, dash: str, levels: set[tuple[float, str]]) -> None:
-    """A horizontal line at each distinct level; where there are several, each says whose it is."""
-    by_value: dict[float, list[str]] = {}
-    for value, name in sorted(levels):
-        by_value.setdefault(round(value, 6), []).append(name)
-    for value, names in by_value.items():
-        whose = "" if len(by_value) == 1 else f" of {names[0]}" + (" and others" if len(names) > 1 else "")
-        figure.add_hline(
-            y=value,
-            line={"color": GUIDE, "width": 1, "dash": dash},
-            annotation={
-                "text": plain_html(f"{kind}{whose} {value:.2f}"),
-                "font": {"color": GUIDE, "size": 12},
-                "showarrow": False,
-            },
-            annotation_position="top right",
+def _levels(figure: go.Figure, kind: str, dash: str, levels: set[tuple[float, str]], apart: float) -> None:
+    """A horizontal line at each distinct level; levels less than `apart` from the next share one label.
+
+    Where there are several labels, each says whose it is.
+    """
+    groups: list[list[tuple[float, str]]] = []
+    for level in sorted(levels):
+        if groups and level[0] - groups[-1][-1][0] <= apart:
+            groups[-1].append(level)
+        else:
+            groups.append([level])
+    for group in groups:
+        values = sorted({round(value, 6) for value, _ in group})
+        whose = "" if len(groups) == 1 else f" of {group[0][1]}" + (" and others" if len(group) > 1 else "")
+        span = " to ".join(dict.fromkeys(f"{value:.2f}" for value in (values[0], values[-1])))
+        for value in values:
+            figure.add_hline(y=value, line={"color": GUIDE, "width": 1, "dash": dash})
+        figure.add_annotation(
+            text=plain_html(f"{kind}{whose} {span}"),
+            font={"color": GUIDE, "size": 12},
+            showarrow=False,
+            xref="x domain",
+            x=1,
+            xanchor="right",
+            y=values[-1],
+            yanchor="bottom",
         )

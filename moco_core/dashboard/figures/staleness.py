@@ -54,7 +54,7 @@ def gradient_cosine_by_length(drifts: Sequence[Drift]) -> go.Figure:
                     "line": {"color": GUIDE, "width": 1},
                 },
                 name=f"K* of {plain_html(drift.name)}",
-                hovertemplate="K* = %{x:,}",
+                hovertemplate=f"K* {'≥' if drift.k_star_at_least else '='} %{{x:,}}",
                 legendgroup=str(drift.place),
                 showlegend=False,
             )
