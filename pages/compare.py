@@ -15,7 +15,7 @@ from moco_core.dashboard.projections import follow, shown_projection
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selection import current_run, pick_run, step_slider, store
 from moco_core.dashboard.text import plain
-from moco_core.dashboard.widgets import chart, downloads, guide, nothing
+from moco_core.dashboard.widgets import chart, downloads, guide, nothing, one_of
 from moco_core.projections import ProjectionSettings
 
 PURPOSE = "What changed between two runs, or between two steps of one, and which of the two is better."
@@ -50,15 +50,7 @@ def compare(a: Side, b: Side) -> None:
     common, layers = data.match(a, b), data.layers(a, b)
     st.caption(common.sentence)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        method = st.segmented_control(
-            "Picture",
-            list(METHOD_NAMES),
-            format_func=METHOD_NAMES.__getitem__,
-            default="umap",
-            required=True,
-            key="method",
-            bind="query-params",
-        )
+        method = one_of("Picture", METHOD_NAMES, "method")
         colour = st.selectbox(
             "Colour",
             data.colourings(common),

@@ -18,7 +18,7 @@ from moco_core.dashboard.sections import section
 from moco_core.dashboard.selected import chosen_gallery
 from moco_core.dashboard.selection import current_run, labels, run_multipicker, step_slider, store
 from moco_core.dashboard.sphere_run import draw_run
-from moco_core.dashboard.widgets import chart, downloads, guide, nothing
+from moco_core.dashboard.widgets import chart, downloads, guide, nothing, one_of
 from moco_core.runs import Checkpoint, Run
 
 PURPOSE = "Whether views of one sample lie together and different samples apart, or everything in one place."
@@ -120,15 +120,8 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             )
 
     left, right = st.columns(2)
-    layer = left.segmented_control(
-        "Neighbours in the",
-        layers,
-        format_func=lambda name: loaders.layer_name(run, name),
-        default="query",
-        required=True,
-        key="layer",
-        bind="query-params",
-    )
+    with left:
+        layer = one_of("Neighbours in the", {name: loaders.layer_name(run, name) for name in layers}, "layer")
     k = right.slider("Neighbours k", 1, 100, 20, key="k", bind="query-params")
 
     with section("Hubs"):

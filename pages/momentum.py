@@ -33,7 +33,7 @@ def live() -> None:
     sweep_picker(list(store()))
     runs = run_multipicker("Runs", runs=trained_runs())
     if not runs:
-        return
+        return nothing("No run is chosen: choose one or more above.")
     outcomes = [sweeps.outcome(run, loaders.history, loaders.drift) for run in runs]
     for one in outcomes:
         if one.problem:

@@ -5,7 +5,7 @@ import streamlit as st
 from moco_core.dashboard import measured, readings
 from moco_core.dashboard.figures import staleness as figures
 from moco_core.dashboard.selection import STEP, current_run, run_multipicker, step_slider, store, trained_runs
-from moco_core.dashboard.widgets import chart, guide, nothing, problem
+from moco_core.dashboard.widgets import chart, guide, nothing, one_of, problem
 from moco_core.runs import RunError
 
 LIVE_SECONDS = 5.0
@@ -91,14 +91,7 @@ def live() -> None:
 
         st.subheader("What age does to keys")
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            unit = st.segmented_control(
-                "Drift",
-                ["÷ spread", "raw"],
-                default="÷ spread",
-                required=True,
-                key="unit",
-                bind="query-params",
-            )
+            unit = one_of("Drift", {"÷ spread": "÷ spread", "raw": "raw"}, "unit")
             log = st.toggle("Log scale", key="log", bind="query-params")
         chart(
             figures.drift_by_age(drifts, relative=unit == "÷ spread", log=log),

@@ -15,7 +15,7 @@ from moco_core.dashboard.gallery import gallery, rows
 from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selection import current_run, labels, run_multipicker, step_slider, store
-from moco_core.dashboard.widgets import chart, guide, nothing, problem
+from moco_core.dashboard.widgets import chart, guide, nothing, one_of, problem
 from moco_core.runs import Checkpoint, Run, RunError
 
 PURPOSE = "How alike the pairs are that the loss pulls together and pushes apart, and where its force goes."
@@ -44,24 +44,9 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
     if "tau" not in st.query_params:
         st.session_state.setdefault("tau", data.own_temperature(run))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        source = st.segmented_control(
-            "Negatives from",
-            data.sources(checkpoint),
-            format_func=data.SOURCES.__getitem__,
-            default=data.sources(checkpoint)[0],
-            required=True,
-            key="negatives",
-            bind="query-params",
-        )
-        scale = st.segmented_control(
-            "Height",
-            list(SCALES),
-            format_func=SCALES.__getitem__,
-            default="share",
-            required=True,
-            key="height",
-            bind="query-params",
-        )
+        sources = {source: data.SOURCES[source] for source in data.sources(checkpoint)}
+        source = one_of("Negatives from", sources, "negatives")
+        scale = one_of("Height", SCALES, "height")
         temperature = data.own_temperature(run)
         if data.paired(run, checkpoint):
             temperature = st.slider(
@@ -104,10 +89,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         for sentence in problems:
             problem(RunError(sentence), "Left out")
         if shown:
-            layout = st.segmented_control(
-                "Runs", LAYOUTS, format_func=LAYOUTS.__getitem__, default="grid", required=True, key="runs_as",
-                bind="query-params", label_visibility="collapsed",
-            )  # fmt: skip
+            layout = one_of("Runs", LAYOUTS, "runs_as", label_visibility="collapsed")
             builder = histogram_grid if layout == "grid" else histogram_overlay
             chart(
                 builder(data.edges(), data.panels(shown), scale),

@@ -74,6 +74,20 @@ def test_names_with_markup_are_shown_as_they_are(page: str, root: Path) -> None:
         assert "*star*" not in element.value.replace("\\*", "")
 
 
+@pytest.mark.parametrize("page", [*PAGES, "import"])
+@pytest.mark.parametrize("value", ["", "1e309", "nan", "-1", "<script>", "9" * 40])
+def test_any_address_opens_its_page(page: str, value: str, root: Path) -> None:
+    write_run(root, "one")
+    write_run(root, "two")
+    keys = (
+        "run runs step a b a_step b_step method dim colour layer neighbors min_dist seed k find aligned with negatives "
+        "height tau runs_as pairs bar unit log class filter compare_colour way real true vote speed two m K eta"
+    )
+    opened = open_app(page, **dict.fromkeys(keys.split(), value))
+    assert "must be one of" not in texts(opened)
+    assert opened.title[0].value
+
+
 def test_the_sidebar_picks_the_run_and_the_url_keeps_it(root: Path) -> None:
     first, second = write_run(root, "first"), write_run(root, MARKUP)
     opened = open_app(run=first.name)
@@ -91,6 +105,17 @@ def test_a_link_to_a_run_that_is_gone_says_so(root: Path) -> None:
     opened = open_app(run="gone")
     assert opened.toast[0].value == "There is no run gone here."
     assert opened.query_params["run"] == "here"
+
+
+def test_a_link_to_runs_that_are_gone_shows_others(root: Path) -> None:
+    for m in (0.0, 0.9):
+        write_run(root, f"m {m}", momentum=m, sweep="s")
+    opened = open_app("momentum", runs=["gone", "far"])
+    assert "None of these runs can be shown here: gone, far." in texts(opened)
+    assert len(opened.multiselect(key="_runs").value) == 2
+    opened.multiselect(key="_runs").set_value([]).run()
+    assert "No run is chosen: choose one or more above." in texts(opened)
+    assert not opened.multiselect(key="_runs").value
 
 
 def test_start_trains_with_the_values_of_the_form(root: Path) -> None:

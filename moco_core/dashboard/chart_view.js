@@ -163,8 +163,8 @@ function whenIdle(chart) {
       return;
     }
     shelf.unseen.delete(first);
+    if (shelf.unseen.size) soon(next); // first of all: a chart that can't be drawn must not hold up the others
     first.draw();
-    if (shelf.unseen.size) soon(next);
   };
   const resume = () => {
     shelf.waiting.delete(resume);

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import plotly.io as pio
 import streamlit as st
@@ -44,7 +45,14 @@ def draw_chart(
         },
         on_clicked_change=_nothing,
     ).clicked
-    return click if isinstance(click, list) else None  # it comes from outside
+    return click if _is_drawn(figure, click) else None
+
+
+def _is_drawn(figure: go.Figure, click: object) -> bool:
+    """Whether `click` is the `customdata` of something in the figure: it comes from outside, and who clicks while
+    another figure is on its way has clicked in the one before."""
+    rows = (row for trace in figure.data if trace.customdata is not None for row in trace.customdata)
+    return isinstance(click, list) and any(list(row) == click for row in rows if np.ndim(row) == 1)
 
 
 def plain_json(figure: go.Figure) -> str:

@@ -14,5 +14,7 @@ def news(key: str, value: Any) -> bool:
     chosen since.
     """
     known = st.session_state.get(key)
+    if value is None:
+        return False  # of another figure, to which the chart may return
     st.session_state[key] = value
-    return value is not None and value != known
+    return bool(value != known)

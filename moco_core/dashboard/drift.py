@@ -12,6 +12,9 @@ from moco_core.analysis.staleness import COLLAPSED, EVICTIONS, RankCorrelation
 Array = np.ndarray
 
 
+LARGEST = 2.0**53  # whole numbers below it are exact in a float
+
+
 class DriftError(ValueError):
     """A drift file can't be shown; the message says what is wrong with it."""
 
@@ -150,6 +153,9 @@ def _column(
         wanted = "at least one number" if length is None else f"{length} numbers"
         raise DriftError(f"the drift file's {name!r} must hold {wanted}, got shape {column.shape}")
     column = column.astype(np.float64)
+    most = np.abs(column[np.isfinite(column)]).max(initial=0)
+    if most >= LARGEST:
+        raise DriftError(f"the drift file's {name!r} holds {most:.3g}; accepted are numbers below 2^53")
     if not np.isfinite(column).all() and not (gaps and not np.isinf(column).any()):
         raise DriftError(f"the drift file's {name!r} holds numbers that are not finite")
     return column
@@ -172,6 +178,6 @@ def _count(arrays: Mapping[str, Array], name: str, default: int | None = None) -
     if name not in arrays and default is not None:
         return default
     value = _scalar(arrays, name, required=True)
-    if not value >= 0:
-        raise DriftError(f"the drift file's {name!r} must count slots, got {value}")
+    if not 0 <= value < LARGEST:
+        raise DriftError(f"the drift file's {name!r} must count slots, got {value:g}")
     return int(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from moco_core.dashboard.widgets import one_of
 from moco_core.interop.content import Content
 from moco_core.interop.formats import checked, open_vectors, with_columns
 
@@ -37,15 +39,7 @@ class Named:
 
 def named_file() -> Named | None:
     """Ask for the files; None until there is one of vectors."""
-    way = st.segmented_control(
-        "Vectors from",
-        WAYS,
-        format_func=WAYS.__getitem__,
-        default="drop",
-        required=True,
-        key="way",
-        bind="query-params",
-    )
+    way = one_of("Vectors from", WAYS, "way")
     columns = st.columns(len(FILES))
     if way == "path":
         typed = [
@@ -113,4 +107,4 @@ def _kept(uploads: Sequence[UploadedFile | None]) -> list[Path | None]:
 
 
 def _place(text: str) -> Path:
-    return Path(text.strip().strip("'\"")).expanduser()
+    return Path(os.path.expanduser(text.strip().strip("'\"")))

@@ -10,6 +10,7 @@ import streamlit as st
 from moco_core.analysis.neighbors import K
 from moco_core.dashboard import loaders
 from moco_core.dashboard.projection_view import COLOURINGS, colourings
+from moco_core.dashboard.widgets import one_of, seed_input
 from moco_core.projections import ProjectionSettings
 from moco_core.projections.compute import sweep_mates
 from moco_core.runs import Checkpoint, Run
@@ -34,23 +35,11 @@ def projection_controls(run: Run, checkpoint: Checkpoint) -> Wanted:
     """A row of controls, the finer ones behind a button. `RunError` when the run's arrays can't be read."""
     offered = colourings(run, checkpoint)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        method = st.segmented_control(
-            "Picture",
-            list(METHOD_NAMES),
-            default="umap",
-            required=True,
-            format_func=METHOD_NAMES.__getitem__,
-            key="method",
-            bind="query-params",
-        )
-        dim = st.segmented_control(
+        method = one_of("Picture", METHOD_NAMES, "method")
+        dim = one_of(
             "Dimensions",
-            list(DIM_NAMES),
-            default=2,
-            required=True,
-            format_func=DIM_NAMES.__getitem__,
-            key="dim",
-            bind="query-params",
+            DIM_NAMES,
+            "dim",
             help="In 2-D, lasso and box select. In 3-D, drag to turn; click points and classes.",
         )
         colour = st.selectbox(
@@ -172,5 +161,5 @@ def _finer(run: Run, checkpoint: Checkpoint, method: str) -> dict[str, Any]:
             bind="query-params",
             help="How close points may lie in the picture, in its own units.",
         )
-        finer["seed"] = int(st.number_input("Seed", 0, 2**31 - 1, 0, key="seed", bind="query-params"))
+        finer["seed"] = seed_input()
     return finer

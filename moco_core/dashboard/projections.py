@@ -76,7 +76,7 @@ def follow(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, shown
             st.rerun()
         if now.work.error:
             problem(ValueError(now.work.error), "This projection can't be made")
-            if st.button("Try again", key=f"retry_{shown.content}"):
+            if st.button("Try again", key=f"retry_{run.id}_{shown.content}"):
                 projection_desk().retry(run, checkpoint, settings)
                 st.rerun()
             return

@@ -21,6 +21,7 @@ RUN = "run"
 RUNS = "runs"
 STEP = "step"
 LEFT = "_left"  # the run in the address when a page chose another one, and that moment
+LONGEST_TOAST = 200  # characters of an address that are repeated
 SETTLING_SECONDS = 5.0  # until every browser has taken over a new address
 
 
@@ -46,7 +47,7 @@ def pick_run(label: str, param: str, *, default: str | None = None) -> str | Non
     names = labels(runs)
     asked = st.query_params.get(param)
     if asked and asked not in names:
-        st.toast(f"There is no run {plain(asked)} here.")
+        st.toast(f"There is no run {plain(asked[:LONGEST_TOAST])} here.")
     chosen = _wanted(param, names) or (default if default in names else None) or _newest_shown(runs)
     key = f"_{param}"
     st.session_state[key] = chosen
@@ -85,12 +86,17 @@ def run_multipicker(
         st.info("There are no runs yet that were trained here. Start one under **Train** in the sidebar.")
         return []
     names = labels(offered)
-    chosen = [run_id for run_id in st.query_params.get_all(param) if run_id in names]
-    if not chosen and param not in st.query_params:
+    asked = st.query_params.get_all(param)
+    chosen = [run_id for run_id in asked if run_id in names]
+    if not chosen and any(asked):
+        st.toast(f"None of these runs can be shown here: {plain(', '.join(asked)[:LONGEST_TOAST])}.")
+    if not chosen:
         remembered = st.session_state.get(_memory(param))
-        if remembered is None:
-            remembered = default or [run.id for run in newest_sweep(offered)]
-        chosen = [run_id for run_id in remembered if run_id in names]
+        chosen = [run_id for run_id in remembered or () if run_id in names]
+        if not chosen and remembered != []:  # which someone has emptied
+            chosen = [
+                run_id for run_id in default or (run.id for run in newest_sweep(offered)) if run_id in names
+            ]
     key = f"_{param}"
     st.session_state[key] = chosen
     st.multiselect(label, names, format_func=names.__getitem__, key=key, on_change=_take, args=(param, key))

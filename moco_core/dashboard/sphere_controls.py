@@ -9,6 +9,7 @@ import streamlit as st
 
 from moco_core.dashboard.sphere_lab import Lab
 from moco_core.dashboard.sphere_lessons import LESSONS, Lesson, Settings
+from moco_core.dashboard.widgets import seed_input
 
 SLIDERS = {  # field of Settings → name in the URL, label, range, step, format, help
     "temperature": (
@@ -46,7 +47,7 @@ def transport() -> tuple[float, int, bool]:
         st.button(leap, icon=":material/fast_forward:", on_click=_step, args=(LEAP,), key="sphere.leap")
         st.button("Reset", icon=":material/replay:", on_click=_reset, key="sphere.reset")
         rate = st.select_slider("Steps a second", SPEEDS, 50, key="speed", bind="query-params", width=200)
-        seed = st.number_input("Seed", 0, 2**31 - 1, 0, key="seed", bind="query-params", width=120)
+        seed = seed_input(width=120)
         two = st.toggle(
             "Two spheres",
             key="two",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
+import os
 from typing import Any
 
 import streamlit as st
@@ -125,7 +125,7 @@ def _dataset(label: str, common: dict[str, Any]) -> str:
         help="One sub-folder a class, or images side by side without classes. On the machine of this app.",
     ).strip()
     # The trainer is another process with a working directory of its own: give it the whole path.
-    return FOLDER_PREFIX + (str(Path(path).expanduser().absolute()) if path else "")
+    return FOLDER_PREFIX + (os.path.abspath(os.path.expanduser(path)) if path else "")
 
 
 def _step(initial: float) -> float:

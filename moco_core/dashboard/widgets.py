@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -17,6 +17,7 @@ from moco_core.dashboard.text import plain
 
 PARQUET = "application/vnd.apache.parquet"
 
+Option = TypeVar("Option")
 Table: TypeAlias = "pd.DataFrame | Callable[[], pd.DataFrame]"
 
 
@@ -85,6 +86,31 @@ def downloads(
                 icon=":material/download:",
                 help=file.help,
             )
+
+
+def one_of(label: str, options: Mapping[Option, str], key: str, **more: Any) -> Option:
+    """A choice among `options` (value → name), the first one to begin with, kept in the URL under `key`."""
+    first = next(iter(options))
+    chosen = st.segmented_control(
+        label,
+        list(options),
+        format_func=options.__getitem__,
+        default=first,
+        required=True,
+        key=key,
+        bind="query-params",
+        **more,
+    )
+    return first if chosen is None else chosen  # an address with `key=` empties what must not be empty
+
+
+def seed_input(width: int | Literal["stretch"] = "stretch") -> int:
+    """A whole number from which all that is random is drawn, kept in the URL under `seed`."""
+    # As a field of whole numbers it would raise an OverflowError at an address with `seed=1e309`.
+    most = 2.0**31 - 1
+    return int(
+        st.number_input("Seed", 0.0, most, 0.0, 1.0, "%.0f", key="seed", bind="query-params", width=width)
+    )
 
 
 def nothing(sentence: str) -> None:

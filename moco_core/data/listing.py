@@ -39,7 +39,7 @@ def list_folder(root: Path) -> Listing:
     otherwise a fixed fifth is held out. Hidden files and folders are left out; symbolic links are followed,
     each folder once, never upwards. Raises `DataError` when there is nothing to learn from.
     """
-    root = root.resolve()
+    root = Path(os.path.realpath(root))
     if not root.is_dir():
         raise DataError(f"{root} is not a folder" if root.exists() else f"there is no folder {root}")
     division = next((name for name in HELD_OUT if (root / TRAIN).is_dir() and (root / name).is_dir()), None)
@@ -77,7 +77,7 @@ def _walk(root: Path, base: Path) -> tuple[list[str], dict[str, str]]:
 
     seen = {*base.parents}  # where no link may lead
     for folder, below, names in os.walk(base, onerror=note, followlinks=True):
-        real = Path(folder).resolve()
+        real = Path(os.path.realpath(folder))
         if real in seen:
             below.clear()
             continue

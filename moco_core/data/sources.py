@@ -81,7 +81,7 @@ def default_root() -> Path:
 
 
 def _folder(dataset: str) -> Path:
-    return Path(dataset.removeprefix(FOLDER_PREFIX)).expanduser().resolve()
+    return Path(os.path.realpath(os.path.expanduser(dataset.removeprefix(FOLDER_PREFIX))))
 
 
 def _digits(root: Path, image_size: int | None) -> tuple[ImageSet, ImageSet]:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from moco_core.interop.columns import named
-from moco_core.interop.content import VECTORS, Content, checked_rows, told
+from moco_core.interop.content import VECTORS, Content, check_room, checked_rows, told
 from moco_core.interop.problem import VectorsError
+from moco_core.runs.files import NO_ARRAYS
 
 Array = np.ndarray
 
@@ -37,17 +38,18 @@ def read_safetensors(path: Path, columns: Sequence[str], kept: set[str]) -> Cont
 def members(path: Path) -> dict[str, Array]:
     """All arrays of an .npz file; `VectorsError` when one can't be read."""
     with loaded(path) as arrays:
+        check_room(path, sum(entry.file_size for entry in arrays.zip.infolist()))
         return {name: _member(path, arrays, name) for name in arrays.files}
 
 
 def tensors(path: Path) -> dict[str, Array]:
     """All arrays of a safetensors file; `VectorsError` when they can't be read."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     try:
         with safe_open(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
+    except (*NO_ARRAYS, OSError) as error:
         raise VectorsError(
             f"{path.name} can't be read as safetensors of numpy's types: {told(error)}"
         ) from error
@@ -81,7 +83,7 @@ def _named_arrays(
             )
         name = flat[0] if known is None else known
     values = checked_rows(path, f"array {name!r}", found[name])
-    beside = {n: _plain(a) for n, a in found.items() if n != name and a.shape == (len(values),)}
+    beside = {n: plain(a) for n, a in found.items() if n != name and a.shape == (len(values),)}
     return Content(path, kind, values, f"array {name!r}", beside)
 
 
@@ -93,7 +95,7 @@ def _member(path: Path, arrays: Any, name: str) -> Array:
 
 
 def _unreadable(path: Path, error: Exception) -> VectorsError:
-    if "pickle" in str(error) or "Python objects" in str(error):
+    if "Object arrays" in str(error) or "Python objects" in str(error):
         return VectorsError(
             f"{path.name} holds Python objects, which are stored as a pickle; a pickle can run any code when it is "
             "read, so it is never opened: save the numbers alone, as with numpy.save(path, x.astype('float32'))"
@@ -101,7 +103,10 @@ def _unreadable(path: Path, error: Exception) -> VectorsError:
     return VectorsError(f"{path.name} can't be read: {told(error)}")
 
 
-def _plain(array: Array) -> Array:
+def plain(array: Array) -> Array:
+    """A column as tables have it: numbers as they are, all else as objects that hold text."""
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8", "replace")
     return array if array.dtype.kind in "iufb" else array.astype(str).astype(object)
 
 

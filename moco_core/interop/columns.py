@@ -17,6 +17,7 @@ CLASS_NAMES = ("class", "class_name", "label_name")
 IDS = ("sample_id", "sample_ids", "id", "ids", "index", "unnamed: 0", "__index_level_0__")
 NAMES = ("name", "names", "filename", "file_name", "file", "path", "word", "token", "text", "title")
 MOST_CLASSES = 65_534  # that the pictures can tell apart
+LARGEST = 2**63  # whole numbers lie below it
 MOST_NUMBERED = 10_000  # class numbers below this are kept as they are
 
 
@@ -46,9 +47,9 @@ def classes(column: Array, what: str, named_by: Array | None = None) -> Classes:
         known = np.isfinite(column)
         if (column[known] != np.round(column[known])).any():
             raise VectorsError(f"{what} holds fractions; labels are whole numbers or text")
-        column = np.where(known, column, -1).astype(np.int64)
-    if column.dtype.kind in "iu":
-        column = column.astype(np.int64)
+        column = np.where(known, column, -1)
+    if column.dtype.kind in "iuf":
+        column = _whole(column, what)
         highest = int(column.max(initial=-1))
         if highest < MOST_NUMBERED:
             labels = np.maximum(column, -1)
@@ -66,9 +67,11 @@ def classes(column: Array, what: str, named_by: Array | None = None) -> Classes:
 
 def ids(column: Array, what: str) -> Array | None:
     """Sample ids from a column of whole numbers; None for text, which makes names. `VectorsError` for repeats."""
-    if column.dtype.kind == "f" and np.isfinite(column).all() and (column == np.round(column)).all():
-        column = column.astype(np.int64)
-    numbered = column.dtype.kind in "iu"
+    if column.dtype.kind in "iu" or (
+        column.dtype.kind == "f" and np.isfinite(column).all() and (column == np.round(column)).all()
+    ):
+        column = _whole(column, what)
+    numbered = column.dtype.kind == "i"
     entries = column if numbered else np.array([_text(entry) for entry in column], object)
     found, counts = np.unique(entries.astype(str) if not numbered else entries, return_counts=True)
     if (counts > 1).any():
@@ -76,7 +79,7 @@ def ids(column: Array, what: str) -> Array | None:
             f"{what} gives {int((counts > 1).sum()):,} ids more than once, the first is {found[counts > 1][0]!s}; ids "
             "must differ. A column that only names the samples may repeat: say --names and its name"
         )
-    return column.astype(np.int64) if numbered else None
+    return column if numbered else None
 
 
 def names(column: Array) -> tuple[str, ...]:
@@ -94,6 +97,15 @@ def class_names_beside(columns: Mapping[str, Array], label: str) -> Array | None
     others = [name for name, column in columns.items() if name != label and column.dtype.kind == "O"]
     found = named(others, CLASS_NAMES)
     return None if found is None else columns[found]
+
+
+def _whole(column: Array, what: str) -> Array:
+    """Whole numbers as int64; `VectorsError` for those that it can't hold, which would become others."""
+    low, high = column.min(initial=0), column.max(initial=0)
+    if low < -LARGEST or high >= LARGEST:
+        worst = high if high >= LARGEST else low
+        raise VectorsError(f"{what} holds {worst!s}; whole numbers are below 2^63 = {LARGEST:,} here")
+    return column.astype(np.int64)
 
 
 def _check_number(classes: int, what: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from moco_core.interop.problem import VectorsError
 
@@ -38,6 +39,16 @@ def checked_rows(path: Path, what: str, array: Array) -> Array:
             f"{what} of {path.name} has shape {array.shape}; vectors are N×D, one row a sample"
         )
     return array
+
+
+def check_room(path: Path, size: int) -> None:
+    """`VectorsError` for a packed file whose `size` bytes of content would fill the memory: small files can be huge."""
+    free = psutil.virtual_memory().available
+    if size > free:
+        raise VectorsError(
+            f"{path.name} unpacks to {size / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB of memory are free; bring a "
+            "part of it, or its vectors as .npy, which is read from disk"
+        )
 
 
 def few(names: Sequence[str]) -> str:

@@ -116,12 +116,12 @@ def embed_folder(
         raise ConfigError(f"limit must be at least 2 and batch_size at least 1, got {limit} and {batch_size}")
     _must_be_writable(root)
     try:
-        listing = list_folder(images.expanduser())
+        listing = list_folder(Path(os.path.expanduser(images)))
     except DataError as error:
         raise VectorsError(str(error)) from error
     run = _run_of(weights)
     preparation = _changed(Preparation() if run is None else _preparation_of(run), image_size, mean, std)
-    file = read_weights(weights.expanduser())
+    file = read_weights(Path(os.path.expanduser(weights)))
     encoder = load_encoder(file, arch or (run.config.encoder if run else ""), prefix, preparation.image_size)
     if encoder.channels == 1 and max(len(preparation.mean), len(preparation.std)) > 1:
         raise ConfigError("this encoder takes grey images: --mean and --std must be one number each")
@@ -176,10 +176,11 @@ def _stem(weights: Path) -> str:
 
 def _run_of(weights: Path) -> Run | None:
     """The run that a file of weights is part of, if it was trained here."""
-    path = weights.expanduser().resolve()
-    if path.name != schema.WEIGHTS_FILE or not (path.parents[1] / schema.RUN_FILE).is_file():
+    path = Path(os.path.realpath(os.path.expanduser(weights)))
+    run = path.parent.parent
+    if path.name != schema.WEIGHTS_FILE or not (run / schema.RUN_FILE).is_file():
         return None
-    return Run(path.parents[1])
+    return Run(run)
 
 
 def _preparation_of(run: Run) -> Preparation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import os
 import secrets
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from moco_core.config import ConfigError
 from moco_core.interop.projector_files import FILES, write_projector
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError, schema
-from moco_core.runs.files import fsync_dir
+from moco_core.runs.files import clear_abandoned, fsync_dir
 from moco_core.runs.schema import step_name
 
 if TYPE_CHECKING:
@@ -110,13 +111,13 @@ def _arrays(run: Run, checkpoint: Checkpoint, layer: str | None) -> dict[str, np
     if layer is not None and layer not in LAYERS:
         raise ConfigError(f"layer must be one of {', '.join(LAYERS)}; got {layer!r}")
     stored = checkpoint.arrays(schema.EMBEDDINGS_FILE)
-    found = {name: stored[name] for name in ([layer] if layer else LAYERS) if name in stored}
+    found = {name: getattr(checkpoint, name) for name in ([layer] if layer else LAYERS) if name in stored}
     if not found:
         raise RunError(
             f"step {checkpoint.step} of {run.id} has no {layer or 'query'}; it has {', '.join(sorted(stored))}"
         )
     for name, rows in found.items():
-        if rows.ndim != 2 or len(rows) != len(run.eval_set):
+        if len(rows) != len(run.eval_set):
             raise RunError(
                 f"{name} of step {checkpoint.step} in {run.id} has shape {rows.shape} "
                 f"for {len(run.eval_set)} images"
@@ -130,6 +131,8 @@ def _refuse_to_lose(out: Path, *, folder: bool, force: bool) -> None:
         return
     if not force:
         raise ConfigError(f"{out} is there already: --force replaces it, --out PATH writes elsewhere")
+    if not (out.is_file() or out.is_dir()):  # a device, a pipe, a link to nowhere
+        raise ConfigError(f"{out} is neither a file nor a folder: choose another --out")
     if folder and not out.is_dir():
         raise ConfigError(f"{out} is a file, and the projector needs a folder: choose another --out")
     if not folder and out.is_dir():
@@ -144,8 +147,12 @@ def _refuse_to_lose(out: Path, *, folder: bool, force: bool) -> None:
 
 @contextmanager
 def _in_place_of(out: Path) -> Iterator[Path]:
-    """A hidden path beside `out` to write to, moved there at the end; when something fails, `out` stays as it was."""
-    folder = out.absolute().parent
+    """A hidden path beside `out` to write to, moved there at the end; when something fails, `out` stays as it was.
+
+    A link stays, and what it leads to is replaced.
+    """
+    out = Path(os.path.realpath(out))
+    folder = out.parent
     folder.mkdir(parents=True, exist_ok=True)
     mark = secrets.token_hex(4)
     temporary, old = folder / f".{out.name}.{mark}", folder / f".{out.name}.{mark}.old"
@@ -155,6 +162,7 @@ def _in_place_of(out: Path) -> Iterator[Path]:
             os.rename(out, old)
         os.replace(temporary, out)
         fsync_dir(folder)
+        clear_abandoned(folder, glob.escape(out.name))
     finally:
         if old.exists() and not out.exists():
             os.rename(old, out)

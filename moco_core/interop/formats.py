@@ -9,7 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from moco_core.interop.array_files import loaded, members, read_npy, read_npz, read_safetensors, tensors
+from moco_core.interop.array_files import (
+    loaded,
+    members,
+    plain,
+    read_npy,
+    read_npz,
+    read_safetensors,
+    tensors,
+)
 from moco_core.interop.content import Content
 from moco_core.interop.problem import VectorsError
 from moco_core.interop.table_files import frame_columns, parquet_table, read_parquet, read_text
@@ -56,9 +64,9 @@ def open_columns(path: Path, rows: int) -> dict[str, Array]:
     """
     kind = checked(path)
     if kind == ".npy":
-        found = {"labels": loaded(path)}
+        found = {"labels": plain(loaded(path))}
     elif kind == ".npz":
-        found = members(path)
+        found = {name: plain(column) for name, column in members(path).items()}
     elif kind == ".safetensors":
         found = tensors(path)
     elif kind == ".parquet":

@@ -20,11 +20,11 @@ from moco_core.analysis.neighbors import TEMPERATURE, K, knn_accuracy
 from moco_core.config import IMPORTED, ConfigError, TrainConfig
 from moco_core.interop.problem import VectorsError
 from moco_core.runs import RunWriter, schema
+from moco_core.runs.files import ABANDONED
 
 Array = np.ndarray
 
 UNFINISHED = ".importing-"  # how the folder of an import under way begins
-ABANDONED = 86_400.0  # seconds after which nobody works in such a folder any more
 MEASURED = 20_000  # rows behind the metrics that compare all pairs; of more, this many evenly over the file
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from moco_core.interop.columns import IDS, LABELS, named
-from moco_core.interop.content import VECTORS, Content, checked_rows, few, told
+from moco_core.interop.content import VECTORS, Content, check_room, checked_rows, few, told
 from moco_core.interop.problem import VectorsError
-from moco_core.interop.text_files import has_titles, text_table
+from moco_core.interop.text_files import decimal_commas, has_titles, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 Array = np.ndarray
 
@@ -55,7 +57,8 @@ def read_text(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
         values = _parsed_lists(path, chosen, frame[chosen])
         beside = frame_columns(frame.drop(columns=lists))
         return Content(path, "text", values, f"column {chosen!r} of lists", beside, (chosen,))
-    return _numeric(path, "text", frame, columns, kept)
+    kind = "text with decimal commas" if decimal_commas(path) else "text"
+    return _numeric(path, kind, frame, columns, kept)
 
 
 def parquet_table(path: Path) -> pa.Table:
@@ -65,16 +68,24 @@ def parquet_table(path: Path) -> pa.Table:
 
     try:
         with pq.ParquetFile(path) as file:
+            check_room(path, _unpacked(file.metadata))
             table = file.read().replace_schema_metadata(None)  # an index of pandas is a column like others
-        names = table.column_names
+        counts = Counter(table.column_names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise VectorsError(f"{path.name} can't be read: {told(error)}") from error
-    twice = [name for name in names if names.count(name) > 1]
+    twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise VectorsError(
             f"{path.name} has more than one column {twice[0]!r}; columns need names of their own"
         )
     return table
+
+
+def _unpacked(metadata: pq.FileMetaData) -> int:
+    """Bytes that a Parquet file takes in memory, at least."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(i) for group in groups for i in range(group.num_columns))
+    return sum(max(column.total_uncompressed_size, 4 * column.num_values) for column in columns)
 
 
 def frame_columns(frame: pd.DataFrame) -> dict[str, Array]:
@@ -92,7 +103,7 @@ def frame_columns(frame: pd.DataFrame) -> dict[str, Array]:
 def _numeric(path: Path, kind: str, frame: pd.DataFrame, columns: Sequence[str], kept: set[str]) -> Content:
     """The vectors from a table's numeric columns: those asked for, or all but labels and ids."""
     names = [str(name) for name in frame.columns]
-    numbers = [name for name in names if frame[name].dtype.kind in "iufb"]
+    numbers = {name: None for name in names if frame[name].dtype.kind in "iufb"}  # in order, found at once
     if columns:
         texts = [name for name in columns if name not in numbers]
         if texts:
@@ -102,8 +113,9 @@ def _numeric(path: Path, kind: str, frame: pd.DataFrame, columns: Sequence[str],
         axes = {"x", "y"} <= {n.lower() for n in numbers}  # then y is a coordinate, and no label
         spoken_for = kept | {n for n in numbers if n.lower() in (*LABELS, *IDS) and not (axes and n in "yY")}
         chosen = [name for name in numbers if name not in spoken_for]
+        stems = set(map(_stem, chosen))
         for name in names:
-            if name not in numbers and name not in kept and _stem(name) in map(_stem, chosen):
+            if name not in numbers and name not in kept and _stem(name) in stems:
                 _check_text(path, name, frame[name])
     if not chosen:
         raise VectorsError(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 Array = np.ndarray
 
 SPACES = r"\s+"
+PEEKED = 20  # lines that show which mark stands before the fractions
+WITH_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?", re.IGNORECASE)
 
 
 def text_table(path: Path, *, titles: bool) -> pd.DataFrame:
@@ -30,6 +34,7 @@ def text_table(path: Path, *, titles: bool) -> pd.DataFrame:
             path,
             sep=separator,
             header=0 if titles else None,
+            decimal="," if decimal_commas(path) else ".",
             encoding="utf-8-sig",
             quoting=csv.QUOTE_MINIMAL if _quoted(path, separator) else csv.QUOTE_NONE,
             low_memory=False,
@@ -57,11 +62,20 @@ def text_lines(path: Path, rows: int) -> Array:
     return np.array(lines[len(lines) == rows + 1 :], object)
 
 
+def decimal_commas(path: Path) -> bool:
+    """Whether fractions are written 0,5: only where no comma parts the cells, and none of them is written 0.5."""
+    separator = _separator(path)
+    if separator == ",":
+        return False
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        cells = [cell for line in islice(file, PEEKED) for cell in _cells(line, separator)]
+    return any(map(WITH_COMMA.fullmatch, cells)) and not any("." in c and _is_number(c) for c in cells)
+
+
 def has_titles(path: Path) -> bool:
     """Whether the first line names the columns: unless half of it is numbers, other than 0, 1, 2, … in order."""
-    line, separator = _first_line(path), _separator(path)
-    cells = line.split() if separator == SPACES else line.split(separator)
-    numbers = [cell.strip() for cell in cells if _is_number(cell)]
+    cells = _cells(_first_line(path), _separator(path))
+    numbers = [cell for cell in cells if _is_number(cell) or WITH_COMMA.fullmatch(cell)]
     return 2 * len(numbers) < len(cells) or numbers == [str(i) for i in range(len(numbers))]
 
 
@@ -71,8 +85,15 @@ def _separator(path: Path) -> str:
         return "\t"
     line = _first_line(path)
     cells = line.split()
+    if len(cells) > 1 and all(_is_number(cell) or WITH_COMMA.fullmatch(cell) for cell in cells):
+        return "\t" if "\t" in line else SPACES  # a comma in such a cell is that of a fraction
     spaced = len(cells) < 2 * sum(map(_is_number, cells)) and len(cells) > 1
     return next((mark for mark in "\t;," if mark in line), SPACES if spaced else ",")
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    cells = line.split() if separator == SPACES else line.split(separator)
+    return [cell.strip().strip('"') for cell in cells]
 
 
 def _quoted(path: Path, separator: str) -> bool:

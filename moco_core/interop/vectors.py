@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,7 +132,7 @@ def _labels_file(content: Content, choices: Choices) -> Path | None:
     """The file that `labels` names, when it names no column."""
     if choices.labels in ("", NONE) or choices.labels in content.columns:
         return None
-    for place in (Path(choices.labels).expanduser(), content.path.parent / choices.labels):
+    for place in (Path(os.path.expanduser(choices.labels)), content.path.parent / choices.labels):
         if place.is_file():
             return place
     raise VectorsError(
@@ -143,7 +144,7 @@ def _labels_file(content: Content, choices: Choices) -> Path | None:
 def _second(path: Path, choices: Choices, content: Content) -> Content | None:
     if not choices.second:
         return None
-    place = Path(choices.second).expanduser()
+    place = Path(os.path.expanduser(choices.second))
     alike = place.suffix.lower() == path.suffix.lower()
     found = open_vectors(place, choices.columns if alike else (), choices.named)
     if found.values.shape != content.values.shape:
@@ -277,7 +278,7 @@ def _take_images(
 ) -> None:
     if not choices.images:
         return
-    folder = Path(choices.images).expanduser()
+    folder = Path(os.path.expanduser(choices.images))
     if choices.images in columns:
         pictures, how = in_column(columns[choices.images], path.parent), f"column {choices.images!r}"
     elif folder.is_dir() or (path.parent / folder).is_dir():

@@ -3,6 +3,7 @@ but for what SLURM's own commands take when a job is submitted or cancelled."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def tidy(root: Path, runs: Iterable[Run] | None = None) -> None:
     SLURM is asked, now and then and without waiting for it, about jobs that have fallen silent; what an
     interrupted deletion left behind goes. `runs` spares reading them when the caller has just done so.
     """
-    runs = list(RunStore(root.resolve()) if runs is None else runs)
+    runs = list(RunStore(os.path.realpath(root)) if runs is None else runs)
     jobs = {run.id: slurm_job(root, run) for run in runs}
     slurm.tidy(root, [job for run in runs if (job := jobs[run.id]) is not None and not is_alive(run.status)])
     local.tidy(root, [run for run in runs if jobs[run.id] is None])

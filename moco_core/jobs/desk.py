@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class Desk:
     """The tickets of one runs root on this machine, or on another one that shares the runs root."""
 
     def __init__(self, root: Path, host: str = "") -> None:
-        self.root = root.resolve()
+        self.root = Path(os.path.realpath(root))
         self.folder = self.root / FOLDER / (host or this_host())
 
     def tickets(self) -> dict[str, Ticket]:

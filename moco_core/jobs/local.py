@@ -91,7 +91,7 @@ def resume(root: Path, run_id: str) -> None:
 
 def desk_of(root: Path, status: RunStatus) -> Desk:
     """The desk of the machine that a run belongs to; this machine's when that one has none."""
-    folder = root.resolve() / FOLDER
+    folder = Path(os.path.realpath(root)) / FOLDER
     known = folder.is_dir() and status.host in os.listdir(folder)
     return Desk(root, status.host if known else "")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ class SlurmDesk:
     """The notes about the SLURM jobs of one runs root."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+        self.root = Path(os.path.realpath(root))
         self.folder = self.root / FOLDER / NAME
         self.logs = self.folder / "logs"
 

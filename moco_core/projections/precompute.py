@@ -14,8 +14,8 @@ from moco_core.runs import Checkpoint, Run, RunError
 def precompute(run: Run, aligned: bool = False) -> None:
     """Store UMAP and PCA of every step, or with `aligned` the UMAP of all steps together, with a progress bar.
 
-    These are the pictures that the projection page opens with. ValueError when the run can't be read or has
-    no steps.
+    These are the pictures that the projection page opens with. RunError when the run can't be read or has
+    no steps, and at the end when pictures could not be made.
     """
     if run.problem is not None:
         raise RunError(f"run {run.id}: {run.problem}")
@@ -39,6 +39,7 @@ def precompute_newest(run: Run) -> None:
 
 
 def _with_bar(run: Run, wanted: list[tuple[Checkpoint, ProjectionSettings]]) -> None:
+    failed: list[str] = []
     with tqdm(total=len(wanted), desc=run.id, unit="picture", dynamic_ncols=True) as bar:
         for step, settings in wanted:
             bar.set_postfix_str(f"step {step.step}, {settings.method}")
@@ -46,5 +47,10 @@ def _with_bar(run: Run, wanted: list[tuple[Checkpoint, ProjectionSettings]]) -> 
             def progress(stage: str, share: float, name: str = f"step {step.step}") -> None:
                 bar.set_postfix_str(f"{name}: {stage.lower()} {share:.0%}")
 
-            stored_projection(run, step, settings, progress)
+            try:
+                stored_projection(run, step, settings, progress)
+            except ValueError as error:  # a step that can't be read, or has no directions; others may have
+                failed.append(f"step {step.step}, {settings.method}: {error}")
             bar.update()
+    if failed:
+        raise RunError(f"{len(failed)} of {len(wanted)} pictures can't be made; {failed[0]}")

@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from moco_core.projections.compute import (
@@ -20,7 +19,7 @@ from moco_core.projections.compute import (
     measure,
 )
 from moco_core.runs import Checkpoint, Run
-from moco_core.runs.files import replace_bytes
+from moco_core.runs.files import NO_ARRAYS, clear_abandoned, replace_bytes
 from moco_core.runs.schema import CACHE_DIR
 
 FORMAT = 2  # raise it when the computation changes: older files are then passed over
@@ -81,6 +80,7 @@ def _write(
         try:
             folder.mkdir(exist_ok=True)
             replace_bytes(folder / name, data)
+            clear_abandoned(folder)
             return
         except OSError:  # a read-only run: the next folder, or none
             continue
@@ -91,7 +91,7 @@ def _read(path: Path, dim: int) -> Projection | None:
     try:
         arrays = load(path.read_bytes())
         picture = Projection(**{name: arrays[name] for name in FIELDS if name != "k"}, k=int(arrays["k"][0]))
-    except (OSError, SafetensorError, KeyError, ValueError, IndexError):
+    except (*NO_ARRAYS, OSError, IndexError):
         return None
     steps, points = len(picture.steps), len(picture.kinds)
     fits = (

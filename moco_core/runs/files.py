@@ -6,8 +6,22 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
+
+ABANDONED = 86_400.0  # seconds after which nobody writes such a file any more
+NO_ARRAYS = (
+    SafetensorError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+)  # damage, or a type numpy lacks
 
 
 def fsync_dir(folder: Path) -> None:
@@ -37,14 +51,22 @@ def replace_bytes(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def clear_abandoned(folder: Path, name: str = "*") -> None:
+    """Remove what a kill left of files (or exports' folders) called `name` that were about to be replaced."""
+    for path in folder.glob(f".{name}.{'[0-9a-f]' * 8}"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def replace_json(path: Path, value: Any) -> None:
     """Replace a JSON file atomically. Numbers must be finite: NaN is no JSON."""
     replace_bytes(path, json_bytes(value))
 
 
 def json_bytes(value: Any) -> bytes:
-    """Readable UTF-8 JSON."""
-    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    """Readable UTF-8 JSON; what is no character, as in a file name of another encoding, becomes a `?`."""
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(errors="replace")
 
 
 def sha256(data: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,10 @@ RESUME_DIR = "resume"
 CACHE_DIR = "cache"
 TENSORBOARD_DIR = "tensorboard"  # a copy, which nothing reads
 NAMES = "names"  # optional array of the evaluation set: what its samples are called
-STEP_PATTERN = re.compile(r"step-(\d{8,})")
+STEP_PATTERN = re.compile(r"step-(\d{8,18})", re.ASCII)
+FILE_PATTERN = re.compile(r"\w[\w.-]{0,99}", re.ASCII)  # what a manifest may list
 
+MOST_PIDS = 2**31  # process numbers lie below it
 STATES = ("queued", "running", "finished", "stopped", "failed")
 HISTORY_KEYS = (
     "step",
@@ -65,6 +68,11 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+def readable(text: str) -> str:
+    """`text` as UTF-8 can hold it: what is no character, as in a file name of another encoding, becomes a `?`."""
+    return text.encode(errors="replace").decode()
+
+
 def packed_names(names: Sequence[str]) -> np.ndarray:
     """Names as an array can hold them: UTF-8 bytes, one name a line. Line breaks become spaces."""
     lines = "\n".join(name.replace("\n", " ") for name in names)
@@ -92,7 +100,8 @@ class RunStatus:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunStatus:
         """Check and take the fields that are known; `RunError` when one has the wrong type."""
-        status = cls(**{f.name: values[f.name] for f in dataclasses.fields(cls) if f.name in values})
+        known = {f.name: values[f.name] for f in dataclasses.fields(cls) if f.name in values}
+        status = cls(**{"state": None, **known})
         if status.state not in STATES:
             raise RunError(f"{STATUS_FILE} has state {status.state!r}; known are {', '.join(STATES)}")
         counts = (status.step, status.total_steps)
@@ -101,8 +110,11 @@ class RunStatus:
         texts = (status.heartbeat, status.host, status.error)
         if any(not isinstance(text, str) for text in texts):
             raise RunError(f"{STATUS_FILE} must give heartbeat, host and error as text, got {texts}")
-        if not isinstance(status.pid, int | None) or not isinstance(status.pid_started, int | float | None):
-            raise RunError(f"{STATUS_FILE} must give pid and pid_started as numbers, got {status.pid!r}")
+        pid, started = status.pid, status.pid_started
+        if pid is not None and (not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < MOST_PIDS):
+            raise RunError(f"{STATUS_FILE} must give pid as a whole number from 1, got {pid!r}")
+        if started is not None and (not isinstance(started, int | float) or not math.isfinite(started)):
+            raise RunError(f"{STATUS_FILE} must give pid_started in seconds, got {started!r}")
         return status
 
     @property
@@ -113,10 +125,10 @@ class RunStatus:
     def seconds_since_heartbeat(self) -> float:
         """Age of the last sign of life in seconds; infinite when there is none."""
         try:
-            then = datetime.fromisoformat(self.heartbeat)
-        except ValueError:
+            then = datetime.fromisoformat(self.heartbeat).astimezone(UTC)
+        except (ValueError, OverflowError):  # no date, or one at the end of all days
             return float("inf")
-        return (datetime.now(UTC) - then.astimezone(UTC)).total_seconds()
+        return (datetime.now(UTC) - then).total_seconds()
 
 
 @dataclass(frozen=True)

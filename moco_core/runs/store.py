@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,15 +13,16 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import load
 
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.runs import schema
-from moco_core.runs.files import sha256
+from moco_core.runs.files import NO_ARRAYS, sha256
 from moco_core.runs.schema import QueueSnapshot, RunError, RunStatus
 
 Arrays = dict[str, np.ndarray]
+KINDS = {"f": "fractional numbers", "i": "whole numbers", "u": "bytes"}  # of numpy, in words
 
 
 @dataclass(frozen=True)
@@ -104,13 +106,17 @@ class Checkpoint:
                 f"step {self.step} of {self.run_id} has no queue: its method takes negatives from the batch, or "
                 "its vectors were imported"
             )
-        arrays = self.arrays(schema.QUEUE_FILE)
-        names = ("keys", "written_step", "sample_id", "label")
-        keys, written, samples, labels = (_column(arrays, name, schema.QUEUE_FILE) for name in names)
-        if keys.ndim != 2 or not len(keys) == len(written) == len(samples) == len(labels):
-            raise RunError(f"{schema.QUEUE_FILE} of step {self.step} holds arrays of different lengths")
-        size = int(_column(arrays, "size", schema.QUEUE_FILE).reshape(-1)[0])
-        return QueueSnapshot(keys, written, samples, labels, size)
+        arrays, file = self.arrays(schema.QUEUE_FILE), f"{schema.QUEUE_FILE} of step {self.step}"
+        keys = _column(arrays, "keys", file, dims=2, kinds="f")
+        written, samples, labels, size = (
+            _column(arrays, name, file, dims=1, kinds="i")
+            for name in ("written_step", "sample_id", "label", "size")
+        )
+        if not len(keys) == len(written) == len(samples) == len(labels):
+            raise RunError(f"{file} holds arrays of different lengths")
+        if len(size) != 1 or size[0] < max(len(keys), 1):
+            raise RunError(f"{file} holds {len(keys)} keys of a queue of size {size.tolist()}")
+        return QueueSnapshot(keys, written, samples, labels, int(size[0]))
 
     @property
     def drift(self) -> Arrays:
@@ -124,24 +130,27 @@ class Checkpoint:
         entry = self.manifest["files"].get(name)
         if entry is None:
             raise RunError(f"step {self.step} of {self.run_id} has no {name}")
-        data = _read(self.path / name)
+        data = read(self.path / name)
         if sha256(data) != entry["sha256"]:
             raise RunError(f"{name} of step {self.step} in {self.run_id} is damaged: its checksum differs")
         try:
             return load(data)
-        except (SafetensorError, ValueError, KeyError) as error:
+        except NO_ARRAYS as error:
             raise RunError(f"{name} of step {self.step} in {self.run_id} can't be read: {error}") from error
 
     @cached_property
     def _embeddings(self) -> Arrays:
         arrays = self.arrays(schema.EMBEDDINGS_FILE)
         rows = {len(array) if array.ndim == 2 else -1 for array in arrays.values()}
-        if len(rows) != 1 or -1 in rows:
-            raise RunError(f"{schema.EMBEDDINGS_FILE} of step {self.step} holds arrays of different lengths")
+        if len(rows) != 1 or -1 in rows or not all(array.shape[1] for array in arrays.values()):
+            raise RunError(
+                f"{schema.EMBEDDINGS_FILE} of step {self.step} holds arrays of different lengths, or without columns"
+            )
         return arrays
 
     def _embedding(self, name: str) -> np.ndarray:
-        return _column(self._embeddings, name, schema.EMBEDDINGS_FILE)
+        file = f"{schema.EMBEDDINGS_FILE} of step {self.step}"
+        return _column(self._embeddings, name, file, dims=2, kinds="f")
 
 
 class Run:
@@ -155,8 +164,8 @@ class Run:
         self.status = RunStatus("failed")
         self._config: TrainConfig | None = None
         try:
-            self.info = _read_json(path / schema.RUN_FILE)
-            self.status = RunStatus.from_dict(_read_json(path / schema.STATUS_FILE))
+            self.info = read_json(path / schema.RUN_FILE)
+            self.status = RunStatus.from_dict(read_json(path / schema.STATUS_FILE))
             version = self.info.get("schema")
             if version != schema.SCHEMA_VERSION:
                 raise RunError(
@@ -228,7 +237,7 @@ class Run:
     def history(self) -> dict[str, np.ndarray]:
         """Equally long arrays of the logged quantities; lines that can't be read are left out."""
         try:
-            lines = _read(self.path / schema.HISTORY_FILE).splitlines()
+            lines = read(self.path / schema.HISTORY_FILE).splitlines()
         except RunError:
             lines = []
         records = [record for record in map(_history_record, lines) if record is not None]
@@ -238,29 +247,30 @@ class Run:
     def eval_set(self) -> EvalSet:
         """The evaluation images; `RunError` when they can't be read."""
         path = self.path / schema.EVAL_FILE
-        if sha256(_read(path)) != self.info.get("eval_set_sha256"):
+        if sha256(read(path)) != self.info.get("eval_set_sha256"):
             raise RunError(f"{schema.EVAL_FILE} of {self.id} is damaged: its checksum differs")
         try:
             with safe_open(path, "numpy") as file:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 names = json.loads((file.metadata() or {}).get("class_names", "[]"))
-        except (SafetensorError, OSError, ValueError) as error:
+        except (*NO_ARRAYS, OSError, RecursionError) as error:
             raise RunError(f"{schema.EVAL_FILE} of {self.id} can't be read: {error}") from error
-        images, labels, ids = (
-            _column(arrays, n, schema.EVAL_FILE) for n in ("thumbnails", "labels", "sample_ids")
-        )
-        if images.ndim != 4 or images.dtype != np.uint8 or not len(images) == len(labels) == len(ids):
-            raise RunError(f"{schema.EVAL_FILE} of {self.id} needs N×H×W×C bytes with N labels and ids")
+        file = f"{schema.EVAL_FILE} of {self.id}"
+        images = _column(arrays, "thumbnails", file, dims=4, kinds="u")
+        labels, ids = (_column(arrays, name, file, dims=1, kinds="i") for name in ("labels", "sample_ids"))
+        if images.dtype != np.uint8 or not len(images) == len(labels) == len(ids):
+            raise RunError(f"{file} needs N×H×W×C bytes with N labels and ids")
         if not isinstance(names, list):
             raise RunError(f"{schema.EVAL_FILE} of {self.id} lists its class names wrongly")
         called = None
         if schema.NAMES in arrays:
-            called = schema.unpacked_names(arrays[schema.NAMES])
+            called = schema.unpacked_names(_column(arrays, schema.NAMES, file, dims=1, kinds="u"))
             if len(called) != len(labels):
                 raise RunError(
                     f"{schema.EVAL_FILE} of {self.id} names {len(called)} samples where there are {len(labels)}"
                 )
-        return EvalSet(images, labels.astype(np.int64), ids.astype(np.int64), tuple(map(str, names)), called)
+        class_names = tuple(schema.readable(str(name)) for name in names)
+        return EvalSet(images, labels.astype(np.int64), ids.astype(np.int64), class_names, called)
 
     @cached_property
     def _scan(self) -> dict[str, Checkpoint | str]:
@@ -280,12 +290,16 @@ class Run:
         return {name: step for _, (name, step) in sorted(found.items())}
 
     def _open_step(self, folder: Path, number: int) -> Checkpoint:
-        manifest = _read_json(folder / schema.MANIFEST_FILE)
+        manifest = read_json(folder / schema.MANIFEST_FILE)
         files = manifest.get("files")
         if not isinstance(files, dict) or manifest.get("step") != number:
             raise RunError(f"{schema.MANIFEST_FILE} does not describe {folder.name}")
         for name, entry in files.items():
-            if not isinstance(entry, dict) or not isinstance(entry.get("sha256"), str) or "/" in name:
+            if not schema.FILE_PATTERN.fullmatch(name):
+                raise RunError(
+                    f"{schema.MANIFEST_FILE} of {folder.name} lists {name[:99]!r}, which is no file's name"
+                )
+            if not isinstance(entry, dict) or not isinstance(entry.get("sha256"), str):
                 raise RunError(f"{schema.MANIFEST_FILE} of {folder.name} lists {name!r} without a checksum")
             try:
                 size = (folder / name).stat().st_size
@@ -295,10 +309,12 @@ class Run:
                 raise RunError(
                     f"{name} of {folder.name} has {size} bytes where {entry.get('bytes')} were written"
                 )
-        metrics = _read_json(folder / schema.METRICS_FILE) if schema.METRICS_FILE in files else {}
+        metrics = read_json(folder / schema.METRICS_FILE) if schema.METRICS_FILE in files else {}
         for name, entry in metrics.items():
             if not isinstance(entry, dict) or "value" not in entry:
                 raise RunError(f"{schema.METRICS_FILE} of {folder.name} gives {name!r} without a value")
+            if not _is_number(entry["value"]):
+                metrics[name] = {**entry, "value": None}
         return Checkpoint(folder, self.id, number, MappingProxyType(manifest), MappingProxyType(metrics))
 
 
@@ -342,16 +358,23 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
+    """A file's content; `RunError` where it can't be read, or would never end, as a pipe or a device does."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise RunError(f"{path.name} can't be read: it is no file")
         return path.read_bytes()
     except OSError as error:
         raise RunError(f"{path.name} can't be read: {error.strerror or error}") from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; `RunError` when there is none."""
     try:
-        value = json.loads(_read(path))
+        data = read(path)
+        value = json.loads(data, parse_int=_whole)
+        if b"\\ud" in data.lower():  # so half of a character is written, which no text may hold
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path.name} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
@@ -359,16 +382,37 @@ def _read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _column(arrays: Mapping[str, np.ndarray], name: str, file: str) -> np.ndarray:
+def _is_number(value: object) -> bool:
+    """Whether a metric can have this value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _whole(text: str) -> int:
+    """A whole number of 64 bits: others can be neither counted nor drawn."""
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"the whole number {text[:20]}… has more than 64 bits")
+    return number
+
+
+def _column(arrays: Mapping[str, np.ndarray], name: str, file: str, *, dims: int, kinds: str) -> np.ndarray:
+    """One array of a file if it has `dims` dimensions and one of numpy's `kinds` of numbers; else `RunError`."""
     if name not in arrays:
         raise RunError(f"{file} lacks {name!r}; it holds {', '.join(sorted(arrays)) or 'nothing'}")
-    return arrays[name]
+    array = arrays[name]
+    if array.ndim != dims or array.dtype.kind not in kinds:
+        shape = "×".join(map(str, array.shape)) or "one number"
+        raise RunError(
+            f"{file} holds {name!r} as {array.dtype}, {shape}; it must be {KINDS[kinds]} in {dims} dimension"
+            f"{'' if dims == 1 else 's'}"
+        )
+    return array
 
 
 def _history_record(line: bytes) -> dict[str, float] | None:
     try:
-        record = json.loads(line)
+        record = json.loads(line, parse_int=_whole)
         values = {key: float(record[key]) for key in schema.HISTORY_KEYS}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return values if math.isfinite(values["step"]) else None

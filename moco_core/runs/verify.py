@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moco_core.runs import schema
 from moco_core.runs.files import sha256
 from moco_core.runs.schema import RunError
-from moco_core.runs.store import Run
+from moco_core.runs.store import Run, read
 
 
 def damage(run: Run) -> Iterator[str]:
@@ -20,13 +19,13 @@ def damage(run: Run) -> Iterator[str]:
     for checkpoint in run.steps:
         for name, entry in checkpoint.manifest["files"].items():
             try:
-                content = (checkpoint.path / name).read_bytes()
-            except OSError as error:
-                yield f"{run.id}/{checkpoint.path.name}/{name}: can't be read: {error.strerror}"
+                content = read(checkpoint.path / name)
+            except RunError as error:
+                yield f"{run.id}/{checkpoint.path.name}: {error}"
                 continue
             if sha256(content) != entry["sha256"]:
                 yield f"{run.id}/{checkpoint.path.name}/{name}: checksum differs from the manifest"
-    if run.steps or (run.path / schema.EVAL_FILE).exists():
+    if run.steps or "eval_set_sha256" in run.info:  # else the run ended before they were written
         try:
             _ = run.eval_set
         except RunError as error:

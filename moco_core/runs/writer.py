@@ -22,8 +22,17 @@ from safetensors.numpy import save
 
 from moco_core.config import TrainConfig
 from moco_core.runs import schema
-from moco_core.runs.files import fsync_dir, json_bytes, replace_bytes, replace_json, sha256, write_bytes
+from moco_core.runs.files import (
+    clear_abandoned,
+    fsync_dir,
+    json_bytes,
+    replace_bytes,
+    replace_json,
+    sha256,
+    write_bytes,
+)
 from moco_core.runs.schema import RunError, RunStatus, step_name
+from moco_core.runs.store import read_json
 
 Arrays = Mapping[str, np.ndarray]
 LOCK_FILE = ".lock"
@@ -38,12 +47,12 @@ class RunWriter:
         self.path = path
         self.run_id = path.name
         self._status_lock = threading.Lock()
+        if not (path / schema.RUN_FILE).exists():
+            raise RunError(f"there is no run {path.name!r} in {path.parent}")
         try:
-            self._info: dict[str, Any] = json.loads((path / schema.RUN_FILE).read_text())
-            self.status = RunStatus.from_dict(json.loads((path / schema.STATUS_FILE).read_text()))
-        except FileNotFoundError as error:
-            raise RunError(f"there is no run {path.name!r} in {path.parent}") from error
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            self._info = read_json(path / schema.RUN_FILE)
+            self.status = RunStatus.from_dict(read_json(path / schema.STATUS_FILE))
+        except RunError as error:
             raise RunError(f"run {path.name!r} can't be opened: {error}") from error
 
     @classmethod
@@ -98,7 +107,7 @@ class RunWriter:
 
     def describe(self, **fields: Any) -> None:
         """Merge facts (data-set fingerprint, device, versions, a new name) into run.json."""
-        self._info = {**json.loads((self.path / schema.RUN_FILE).read_text()), **fields}  # others rename runs
+        self._info = {**read_json(self.path / schema.RUN_FILE), **fields}  # others rename runs
         replace_json(self.path / schema.RUN_FILE, self._info)
 
     def add_seconds(self, **parts: float) -> None:
@@ -151,7 +160,7 @@ class RunWriter:
             match = schema.STEP_PATTERN.fullmatch(folder.name)
             if match is None or int(match[1]) >= before or not (folder / schema.WEIGHTS_FILE).exists():
                 continue
-            manifest = json.loads((folder / schema.MANIFEST_FILE).read_text())
+            manifest = read_json(folder / schema.MANIFEST_FILE)
             manifest["files"].pop(schema.WEIGHTS_FILE, None)
             replace_json(folder / schema.MANIFEST_FILE, manifest)
             (folder / schema.WEIGHTS_FILE).unlink()
@@ -166,7 +175,8 @@ class RunWriter:
                 shutil.rmtree(old)
 
     def clear_unfinished(self) -> None:
-        """Remove temporary folders that a kill left behind."""
+        """Remove temporary files and folders that a kill left behind."""
+        clear_abandoned(self.path)
         for folder in (self.path, self.path / schema.RESUME_DIR):
             for leftover in folder.glob(".step-*"):
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -244,5 +254,5 @@ def _contiguous(arrays: Arrays) -> dict[str, np.ndarray]:
 def _logged_step(line: bytes) -> float:
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return float("inf")

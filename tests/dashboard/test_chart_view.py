@@ -4,10 +4,11 @@ import json
 
 import numpy as np
 import plotly.graph_objects as go
+import pytest
 import streamlit  # noqa: F401  sets a template of stand-ins that only its own charts fill in
 from streamlit.testing.v1 import AppTest
 
-from moco_core.dashboard.chart_view import plain_json
+from moco_core.dashboard.chart_view import _is_drawn, plain_json
 from tests.charts import charts
 
 
@@ -37,3 +38,31 @@ def test_a_chart_is_drawn_and_nothing_is_clicked_yet():
     assert len(charts(app)) == 1
     sent = json.loads(app.get("bidi_component")[0].proto.json)
     assert (sent["summary"], sent["height"], sent["clickable"]) == ("Bars.", 450, True)
+
+
+@pytest.mark.parametrize(
+    ("click", "drawn"),
+    [
+        ([7, "x"], True),
+        ([8, "y"], True),
+        ([3, 4.5], True),
+        ([7, "y"], False),  # of the figure that stood here before
+        ([7], False),
+        ([], False),
+        ([[7, "x"]], False),
+        ([None, {}], False),
+        ("7x", False),
+        ({"0": 7, "1": "x"}, False),
+        (None, False),
+    ],
+)
+def test_only_what_is_drawn_can_be_clicked(click, drawn):
+    figure = go.Figure(
+        [
+            go.Bar(x=[1, 2], y=[2, 3], customdata=[[7, "x"], [8, "y"]]),
+            go.Scatter(x=[1], y=[1], customdata=np.array([[3, 4.5]])),
+            go.Scatter(x=[1, 2], y=[1, 2], customdata=[7, 8]),
+            go.Scatter(x=[1], y=[1]),
+        ]
+    )
+    assert _is_drawn(figure, click) is drawn

@@ -177,6 +177,11 @@ def test_arrays_that_the_contract_names_are_enough(tmp_path):
         ({"cosine_key": np.full(32, np.nan)}, "'cosine_key' holds numbers that are not finite"),
         ({"gradient_cosine": np.array([np.inf])}, "gradient_cosine"),
         ({"k_star": np.array(np.nan)}, "'k_star' must count slots"),
+        ({"k_star": np.array(1e300)}, r"'k_star' must count slots, got 1e\+300"),
+        (
+            {"age": np.full(32, 2**64 - 1, np.uint64)},
+            r"'age' holds 1\.84e\+19; accepted are numbers below 2\^53",
+        ),
         ({"k_star": np.zeros(2)}, "'k_star' must be one number"),
         ({"slot": np.full(32, 10**12)}, "'slot' must count from 0 to below 32"),
         ({"slot": np.full(32, -1)}, "'slot' must count"),

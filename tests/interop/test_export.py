@@ -168,6 +168,45 @@ def test_force_takes_no_folder_with_anything_else_in_it(tmp_path, run):
 
 
 @pytest.mark.parametrize("to", ["parquet", "projector"])
+def test_what_is_no_file_is_never_replaced(tmp_path, run, to):
+    pipe, nowhere = tmp_path / "pipe", tmp_path / "nowhere"
+    os.mkfifo(pipe)
+    nowhere.symlink_to("nothing")
+    for out in (pipe, nowhere):
+        with pytest.raises(
+            ConfigError, match=f"{out.name} is neither a file nor a folder: choose another --out"
+        ):
+            export(run, to, out=out, force=True)
+    assert pipe.is_fifo()
+    assert nowhere.is_symlink()
+
+
+@pytest.mark.parametrize("to", ["parquet", "projector"])
+def test_what_a_killed_export_left_goes_a_day_later(tmp_path, run, to):
+    folder = tmp_path / "out"
+    for name in (".[a].01234567", ".[a].89abcdef", ".[a].01234567.old", ".b.01234567"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "vectors.tsv").write_text("1")
+        if not name.endswith("ef"):
+            os.utime(folder / name, (0, 0))
+    export(run, to, out=folder / "[a]")
+    assert sorted(os.listdir(folder)) == [".[a].01234567.old", ".[a].89abcdef", ".b.01234567", "[a]"]
+
+
+@pytest.mark.parametrize("to", ["parquet", "projector"])
+def test_a_link_stays_and_leads_to_what_was_written(tmp_path, run, to):
+    there = export(run, to, step=0, out=tmp_path / "there")
+    link = tmp_path / "link"
+    link.symlink_to(there)
+    assert export(run, to, step=20, out=link, force=True) == link
+    assert link.is_symlink()
+    assert there.is_dir() == (to == "projector")
+    file = there / "vectors.tsv" if to == "projector" else there
+    assert file.stat().st_mtime_ns > run.path.stat().st_mtime_ns
+    assert sorted(os.listdir(tmp_path)) == ["link", "runs", "there"]
+
+
+@pytest.mark.parametrize("to", ["parquet", "projector"])
 def test_a_failure_leaves_what_was_there(tmp_path, run, to, monkeypatch):
     out = export(run, to, out=tmp_path / "out")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -1,6 +1,7 @@
 import io
 import json
 import pickle
+from collections import namedtuple
 
 import numpy as np
 import pandas as pd
@@ -250,6 +251,75 @@ def test_text_beside_the_vectors_may_look_like_numbers(tmp_path):
     assert found.vectors.values.shape == (N, D)
 
 
+DECIMALS = {
+    "semicolons.csv": "a;b;c\n0,5;1;2,25\n1,5;2;-3e1\n",
+    "untitled.csv": "0,5;1;2,25\n1,5;2;-3e1\n",
+    "quoted.csv": 'a;b;c\n"0,5";"1";"2,25"\n"1,5";"2";"-3e1"\n',
+    "tabs.tsv": "a\tb\tc\n0,5\t1\t2,25\n1,5\t2\t-3e1\n",
+    "spaces.txt": "0,5 1,0 2,25\n1,5 2,0 -3e1\n",
+}
+
+
+@pytest.mark.parametrize("name", DECIMALS)
+def test_decimal_commas_are_read_as_such(tmp_path, name):
+    (tmp_path / name).write_text(DECIMALS[name])
+    found = read(tmp_path / name)
+    same(found, [[0.5, 1, 2.25], [1.5, 2, -30]])
+    assert "(text with decimal commas)" in found.sentences[0]
+
+
+def test_commas_that_part_cells_or_thousands_are_no_decimal_commas(tmp_path):
+    (tmp_path / "a.csv").write_text("1,2\n3,4\n")
+    same(read(tmp_path / "a.csv"), [[1, 2], [3, 4]])
+    (tmp_path / "b.csv").write_text("1, 2\n3, 4\n")
+    same(read(tmp_path / "b.csv"), [[1, 2], [3, 4]])
+    (tmp_path / "c.csv").write_text("a;b;c\n1,234;0.5;1\n1,999;0.25;2\n")
+    assert read(tmp_path / "c.csv").source["vectors"] == "2 columns, b, c"
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.parquet", "b.parquet"])
+def test_what_unpacks_to_more_than_the_memory_is_refused(tmp_path, name, monkeypatch):
+    sound_files(tmp_path)
+    free = namedtuple("Memory", "available")
+    monkeypatch.setattr("psutil.virtual_memory", lambda: free(100))
+    with pytest.raises(VectorsError, match=f"{name} unpacks to 0.0 GiB, and 0.0 GiB of memory are free"):
+        read(tmp_path / name)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: free(10_000))
+    same(read(tmp_path / name))
+
+
+def test_a_header_of_an_array_that_is_too_long_is_no_pickle(tmp_path):
+    head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (5, 4), }".ljust(20_000)
+    (tmp_path / "a.npy").write_bytes(
+        b"\x93NUMPY\x02\x00" + len(head).to_bytes(4, "little") + head + bytes(80)
+    )
+    with pytest.raises(VectorsError, match=r"a\.npy can't be read: Header info length"):
+        read(tmp_path / "a.npy")
+
+
+def test_labels_of_bytes_are_text(tmp_path):
+    words = np.array([b"caf\xc3\xa9", b"\xff"] * (N // 2))
+    np.savez(tmp_path / "a.npz", embeddings=VALUES, label=words)
+    assert read(tmp_path / "a.npz").vectors.class_names == ("café", "\ufffd")
+    np.save(tmp_path / "b.npy", VALUES)
+    for name, column in (("l.npy", words), ("l.npz", None)):
+        if column is None:
+            np.savez(tmp_path / name, label=words)
+        else:
+            np.save(tmp_path / name, column)
+        assert read(tmp_path / "b.npy", labels=name).vectors.class_names == ("café", "\ufffd")
+
+
+@pytest.mark.parametrize("label", [np.full(N, 1e300), np.full(N, 2**64 - 1, np.uint64)])
+def test_labels_that_no_number_can_hold_are_said(tmp_path, label):
+    np.savez(tmp_path / "a.npz", embeddings=VALUES, label=label)
+    found = read(tmp_path / "a.npz")
+    assert "labels: none taken, as column 'label' holds 1" in found.sentences[1]
+    assert found.vectors.labels.tolist() == [-1] * N
+    with pytest.raises(VectorsError, match="whole numbers are below"):
+        read(tmp_path / "a.npz", labels="label")
+
+
 def test_labels_large_numbers_missing_values_and_none(tmp_path):
     big = csv(tmp_path / "a.csv", frame(label=LABELS * 1_000_000))
     assert read(big).vectors.class_names == ("0", "1000000", "2000000")
@@ -385,6 +455,22 @@ def refused(tmp_path):
             lambda p: csv(p, frame(v3=["1.5"] * (N - 1) + ["1,5x"])),
             r"column 'v3' of typo\.csv holds numbers, but text in 1 rows, first in row 11 \('1,5x'\)",
         ),
+        "large.npz": (
+            lambda p: np.savez(p, embeddings=one, id=np.arange(N) + 2.0**63),
+            r"column 'id' holds 9\.223372036854776e\+18; whole numbers are below 2\^63",
+        ),
+        "unsigned.npz": (
+            lambda p: np.savez(p, embeddings=one, id=np.arange(N, dtype=np.uint64) + 2**63),
+            "column 'id' holds 9223372036854775819; whole numbers are below",
+        ),
+        "f8.safetensors": (
+            lambda p: p.write_bytes(
+                (72).to_bytes(8, "little")
+                + b'{"embeddings":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]}}   '
+                + bytes(4)
+            ),
+            "f8.safetensors can't be read as safetensors of numpy's types",
+        ),
         "one.npy": (lambda p: np.save(p, np.ones((1, 4))), "at least 2 rows"),
     }  # fmt: skip
 
@@ -410,6 +496,9 @@ def test_bad_files_are_refused_in_a_sentence(tmp_path, name, capsys):
         ({"images": "nope"}, "images must be a folder or a column"),
         ({"images": "name"}, "none of 12 images can be read; the first is word 0: No such file"),
         ({"second": "nope.npy"}, "there is no file nope.npy"),
+        ({"second": "~nobody-of-that-name/x.npy"}, "there is no file ~nobody-of-that-name"),
+        ({"labels": "~nobody-of-that-name/x.npy"}, "there is no '~nobody-of-that-name"),
+        ({"images": "~nobody-of-that-name/x"}, "images must be a folder"),
     ],
 )
 def test_choices_that_do_not_fit_are_refused(tmp_path, choices, sentence):

@@ -12,6 +12,7 @@ from moco_core.analysis.geometry import uniformity
 from moco_core.analysis.neighbors import knn_predict, overlap
 from moco_core.dashboard import compare_data as data
 from moco_core.dashboard.compare_data import Side
+from moco_core.dashboard.projections import ProjectionDesk, Work
 from moco_core.runs import RunStore, RunWriter, schema
 from tests.charts import charts
 from tests.pages.opening import headings, open_page, sentences
@@ -199,6 +200,15 @@ def test_a_damaged_side_says_why(two, monkeypatch, which):
     app = opened(two, monkeypatch, a="a", b="b")
     assert "is damaged" in sentences(app.error)
     assert not headings(app)
+
+
+def test_a_picture_that_both_lack_can_be_tried_again_on_either_side(tmp_path, monkeypatch):
+    """Runs that are alike, as those of a sweep are at step 0, have their pictures in common."""
+    monkeypatch.setattr(ProjectionDesk, "ask", lambda *words: Work(error="there is not enough memory"))
+    write_run(tmp_path, "a")
+    write_run(tmp_path, "b")
+    app = opened(tmp_path, monkeypatch, a="a", b="b", method="UMAP")
+    assert [button.label for button in app.button].count("Try again") == 2
 
 
 def test_without_labels_only_what_needs_them_is_missing(tmp_path, monkeypatch):

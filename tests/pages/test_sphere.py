@@ -87,6 +87,11 @@ def test_sliders_act_without_a_restart(opened):
     assert readouts(press(app, "step"))["Training steps"] == "501"
 
 
+@pytest.mark.parametrize("seed", ["1e309", "-1e309", "nan", "-1", "9" * 40, "", "x"])
+def test_a_seed_that_cannot_be_is_the_default(opened, seed):
+    assert opened(seed=seed).number_input("seed").value == 0
+
+
 def test_a_seed_starts_anew(opened):
     app = press(opened(), "leap")
     app.number_input("seed").set_value(7).run()

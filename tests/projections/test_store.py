@@ -1,6 +1,7 @@
 """Pictures are stored by content: found again exactly when they show the same, made anew otherwise."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -133,6 +134,15 @@ def test_a_run_that_cannot_be_written_is_shown_all_the_same(run, tmp_path):
     kept = stored_projection(run, step, PCA, spare=spare)
     np.testing.assert_array_equal(picture.coordinates, kept.coordinates)
     assert find_projection(run, step, PCA, spare) is not None
+
+
+def test_what_a_kill_left_goes_a_day_later(run):
+    left = run.path / "cache" / ".projection-0.safetensors.0123abcd"
+    left.parent.mkdir(exist_ok=True)
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    stored_projection(run, run.steps[-1], PCA)
+    assert not left.exists()
 
 
 def test_nothing_half_written_is_left(run):

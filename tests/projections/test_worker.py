@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from moco_core.projections import ProjectionSettings, find_projection, precompute, precompute_newest
 from moco_core.projections.worker import lines, serve
-from moco_core.runs import Run, RunError
+from moco_core.runs import Run, RunError, RunWriter, schema
 from tests.synthetic import write_run
 
 
@@ -89,6 +90,17 @@ def test_precompute_stores_what_the_page_opens_with(tmp_path):
     for step in run.steps:
         assert find_projection(run, step, ProjectionSettings()).measured
         assert find_projection(run, step, ProjectionSettings(method="pca")).measured
+
+
+def test_steps_that_have_no_directions_do_not_keep_others_from_being_made(tmp_path):
+    run = Run(write_run(tmp_path, samples=12, steps=(0, 5)))
+    first, other = run.steps
+    broken = {**first.arrays(schema.EMBEDDINGS_FILE), "query": np.full_like(first.query, np.nan)}
+    RunWriter(run.path).write_step(0, {schema.EMBEDDINGS_FILE: broken}, {})
+    with pytest.raises(RunError, match=r"2 of 4 pictures can't be made; step 0, umap: .* not finite"):
+        precompute(Run(run.path))
+    assert find_projection(run, other, ProjectionSettings()) is not None
+    assert find_projection(run, other, ProjectionSettings(method="pca")) is not None
 
 
 def test_precompute_says_what_it_lacks(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from moco_core.config import TrainConfig
-from moco_core.runs import RunStore, RunWriter, writer
+from moco_core.runs import RunStatus, RunStore, RunWriter, writer
 
 BEAT = 0.05
 
@@ -139,3 +139,10 @@ def test_the_heart_dies_with_its_process(run: RunWriter) -> None:
     process.wait(10)
     assert len(heartbeats(run, 6 * BEAT)) == 1
     assert RunStore(run.path.parent)["run"].status.state == "running"  # the listing's affair now
+
+
+@pytest.mark.parametrize(
+    "heartbeat", ["", "yesterday", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"]
+)
+def test_a_heartbeat_that_is_no_moment_was_never_heard(heartbeat: str) -> None:
+    assert RunStatus("running", heartbeat=heartbeat).seconds_since_heartbeat() == float("inf")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from moco_core.config import TrainConfig
 from moco_core.runs import RunError, RunStore, RunWriter, schema
+from moco_core.runs.verify import damage
 from moco_core.runs.writer import slug
 from tests.synthetic import write_run
 
@@ -145,3 +146,23 @@ def test_a_rename_by_another_process_survives_later_facts(tmp_path):
     trainer.describe(device="cpu")
     run = RunStore(tmp_path)[trainer.run_id]
     assert (run.name, run.info["device"]) == ("renamed", "cpu")
+
+
+def test_what_a_kill_left_of_a_file_goes_a_day_later(tmp_path):
+    """Until then another process may be about to put it in place."""
+    writer = RunWriter(write_run(tmp_path))
+    old, fresh, other = (
+        writer.path / name for name in (".run.json.0123abcd", ".status.json.89abcdef", ".lock")
+    )
+    for file in (old, fresh, other):
+        file.write_text("half")
+    for file in (old, other):
+        os.utime(file, (0, 0))
+    writer.clear_unfinished()
+    assert [file.exists() for file in (old, fresh, other)] == [False, True, True]
+
+
+def test_a_run_killed_while_its_images_were_written_is_not_damaged(tmp_path):
+    writer = RunWriter.create(tmp_path, TrainConfig())
+    (writer.path / schema.EVAL_FILE).write_bytes(b"written, and not yet told in run.json")
+    assert list(damage(RunStore(tmp_path)[writer.run_id])) == []

@@ -90,11 +90,13 @@ def test_bad_arguments_end_with_2_and_write_nothing(tmp_path, words, sentence):
 
 
 def test_images_that_are_not_there_fail_before_anything_is_written(tmp_path):
-    done = moco("train", "--runs", tmp_path / "runs", "--dataset", "folder:/nowhere")
-    assert done.returncode == 1
-    assert "/nowhere" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "runs").exists()
+    (tmp_path / "loop").symlink_to("loop")
+    for folder in ("/nowhere", "~nobody-of-that-name/x", str(tmp_path / "loop")):
+        done = moco("train", "--runs", tmp_path / "runs", "--dataset", f"folder:{folder}")
+        assert done.returncode == 1
+        assert Path(folder).name in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("verb", ["runs", "verify"])
@@ -102,6 +104,18 @@ def test_a_folder_that_is_not_there_is_said(tmp_path, verb):
     done = moco(verb, "--runs", tmp_path / "nowhere")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: there is no folder {tmp_path}/nowhere\n"
+
+
+def test_names_that_are_no_utf8_are_taken_as_far_as_they_go(tmp_path):
+    name = b"caf\xe9".decode(errors="surrogateescape")
+    write_images(tmp_path / name, *(f"{name}/{i:02}.png" for i in range(12)))
+    done = moco(
+        "train", "--runs", tmp_path, *QUICK, "--batch-size", 4, "--steps", 2, "--dataset", f"folder:{tmp_path}/{name}"
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run = RunStore(tmp_path)[Path(done.stdout.splitlines()[-1]).name]
+    assert run.config.dataset == f"folder:{tmp_path}/caf?"
+    assert run.eval_set.class_names == ("caf?",)
 
 
 def test_a_folder_that_cant_be_made_is_said(tmp_path):
