@@ -38,7 +38,9 @@ class Visitor:
         try:
             page = self._ask("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
             session = self._ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
-            self._ask("Emulation.setDeviceMetricsOverride", session, deviceScaleFactor=1, mobile=False, **WINDOW)
+            self._ask(
+                "Emulation.setDeviceMetricsOverride", session, deviceScaleFactor=1, mobile=False, **WINDOW
+            )
             began = time.perf_counter()
             self._ask("Page.navigate", session, url=address)
             return [self._wait(session, condition, began, limit) for condition in until]

@@ -73,11 +73,10 @@ def current_run(param: str = RUN) -> Run | None:
 def run_multipicker(
     label: str = "Runs",
     *,
-    param: str = RUNS,
     runs: Sequence[Run] | None = None,
     default: Collection[str] = (),
 ) -> list[Run]:
-    """A choice of several runs (of `runs`, or all readable ones), bound to repeated `param`s in the URL.
+    """A choice of several runs (of `runs`, or all readable ones), bound to repeated `runs` in the URL.
 
     Without a choice it shows those with the ids `default`, or else the newest run and its sweep.
     """
@@ -86,21 +85,21 @@ def run_multipicker(
         st.info("There are no runs yet that were trained here. Start one under **Train** in the sidebar.")
         return []
     names = labels(offered)
-    asked = st.query_params.get_all(param)
+    asked = st.query_params.get_all(RUNS)
     chosen = [run_id for run_id in asked if run_id in names]
     if not chosen and any(asked):
         st.toast(f"None of these runs can be shown here: {plain(', '.join(asked)[:LONGEST_TOAST])}.")
     if not chosen:
-        remembered = st.session_state.get(_memory(param))
+        remembered = st.session_state.get(_memory(RUNS))
         chosen = [run_id for run_id in remembered or () if run_id in names]
         if not chosen and remembered != []:  # which someone has emptied
             chosen = [
                 run_id for run_id in default or (run.id for run in newest_sweep(offered)) if run_id in names
             ]
-    key = f"_{param}"
+    key = f"_{RUNS}"
     st.session_state[key] = chosen
-    st.multiselect(label, names, format_func=names.__getitem__, key=key, on_change=_take, args=(param, key))
-    _publish(param, chosen)
+    st.multiselect(label, names, format_func=names.__getitem__, key=key, on_change=_take, args=(RUNS, key))
+    _publish(RUNS, chosen)
     return [run for run in offered if run.id in chosen]
 
 
