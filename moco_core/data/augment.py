@@ -244,6 +244,7 @@ def _warp(x: Tensor, affine: Tensor, padding: str) -> Tensor:
     return torch.nn.functional.grid_sample(x, grid, padding_mode=padding, align_corners=False)
 
 
+@lru_cache
 def _centres(n: int, device: torch.device) -> Tensor:
     """Pixel centres of a side of n pixels that spans [−1, 1]."""
     return (torch.arange(n, dtype=torch.float32, device=device) * 2 + 1) / n - 1
