@@ -40,8 +40,16 @@ def lessons() -> None:
 def transport() -> tuple[float, int, bool]:
     """Run, step, leap, reset; returns the speed (steps a second), the seed and whether there are two spheres."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        label, icon = ("Pause", "pause") if running() else ("Run", "play_arrow")
-        st.button(label, icon=f":material/{icon}:", on_click=_toggle, key="sphere.run", type="primary")
+        moving = running()
+        label, icon = ("Pause", "pause") if moving else ("Run", "play_arrow")
+        st.button(
+            label,
+            icon=f":material/{icon}:",
+            on_click=_run,
+            args=(not moving,),  # what the button says, however often it is heard
+            key="sphere.run",
+            type="primary",
+        )
         st.button("Step", icon=":material/skip_next:", on_click=_step, args=(1,), key="sphere.step")
         leap = f"Fast-forward {LEAP} steps"
         st.button(leap, icon=":material/fast_forward:", on_click=_step, args=(LEAP,), key="sphere.leap")
@@ -111,8 +119,8 @@ def _teach(lesson: Lesson) -> None:
     st.session_state[RUNNING] = True
 
 
-def _toggle() -> None:
-    st.session_state[RUNNING] = not running()
+def _run(wanted: bool) -> None:
+    st.session_state[RUNNING] = wanted
 
 
 def _step(steps: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.browser.waiting import assert_soon
 from tests.synthetic import write_run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -85,8 +86,16 @@ def test_run_changes_the_readouts_and_pause_stops_them(sphere):
     loss = readout(sphere, "InfoNCE loss")
     assert 0 < float(loss) < 5
     wait_for(sphere, lambda: readout(sphere, "InfoNCE loss") != loss)
-    press(sphere, "Pause")
-    sphere.get_by_role("button", name="Run", exact=True).wait_for()
+    paused = sphere.get_by_role("button", name="Run", exact=True)
+
+    def pause() -> bool:
+        """Once more where a browser that is drawing has lost the last click, as a hand would."""
+        if not paused.is_visible():
+            press(sphere, "Pause")
+            sphere.wait_for_timeout(3000)
+        return paused.is_visible()
+
+    assert_soon(pause, True, seconds=60)
     sphere.wait_for_timeout(500)
     stopped = steps(sphere)
     sphere.wait_for_timeout(1000)
