@@ -138,7 +138,7 @@ def linked_pictures(
     k: int,
 ) -> np.ndarray:
     """Both pictures, linked; returns the common samples selected in either."""
-    shown = [shown_projection(side.run, side.checkpoint, settings) for side in (a, b)]
+    shown = tuple(shown_projection(side.run, side.checkpoint, settings) for side in (a, b))
     for side, one in zip((a, b), shown, strict=True):
         follow(side.run, side.checkpoint, settings, one)
     st.caption(
@@ -146,7 +146,7 @@ def linked_pictures(
         "see them on both, and below with their neighbours. B's picture is turned to lie on A's as closely as it can, "
         "which changes no distance."
     )
-    panes = data.panes(a, b, (shown[0].picture, shown[1].picture), settings, common, near, colour, k)
+    panes = data.panes(a, b, shown, settings, common, near is not None, colour, k)
     done = explorer(
         "compare",
         panes,
@@ -162,16 +162,15 @@ def linked_pictures(
 
 def changed_gallery(found: np.ndarray, near: Neighbourhoods, common: Common) -> None:
     """Samples with their nearest neighbours in A and in B."""
-    left, right = st.columns(2)
-    left.caption("**In A**: the sample, then its nearest neighbours.")
-    right.caption("**In B**: blue frames mark neighbours of its own class, orange ones others.")
-    for row in found.tolist():
-        in_a, in_b = data.neighbour_cards(row, near, common)
-        left, right = st.columns(2)
-        with left:
-            rows([in_a], side=56)
-        with right:
-            rows([in_b], side=56)
+    st.caption(
+        "Each sample, then its nearest neighbours: first in A (left), then in B (right). Blue frames mark neighbours "
+        "of its own class, orange ones others."
+    )
+    rows(
+        [line for row in found.tolist() for line in data.neighbour_cards(row, near, common)],
+        side=56,
+        columns=2,
+    )
 
 
 st.title("Two checkpoints side by side")

@@ -23,6 +23,7 @@ from moco_core.dashboard.loaders import CONTENT
 from moco_core.dashboard.palette import NEUTRAL, RIGHT, WRONG, series_colour
 from moco_core.dashboard.points import Colour, Pane, Points
 from moco_core.dashboard.projection_view import axis_titles, frame_of
+from moco_core.dashboard.projections import Shown
 from moco_core.dashboard.text import plain
 from moco_core.projections import Projection, ProjectionSettings, drawn_rows
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError
@@ -123,6 +124,11 @@ class Common:
 SIDES: loaders.Keys = {
     Side: lambda side: side.key,
     Common: lambda common: common.images_id,
+}
+DRAWN: loaders.Keys = {
+    **SIDES,
+    Side: lambda side: (side.key, side.name),
+    Shown: lambda shown: shown.content,
 }
 
 
@@ -330,24 +336,28 @@ def colourings(common: Common) -> list[str]:
     return [c for c in COLOURINGS if c == OVERLAP or common.labelled]
 
 
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=DRAWN)
 def panes(
     a: Side,
     b: Side,
-    pictures: tuple[Projection, Projection],
+    pictures: tuple[Shown, Shown],
     settings: ProjectionSettings,
     common: Common,
-    near: Neighbourhoods | None,
+    searched: bool,
     colour: str,
     k: int,
 ) -> list[Pane]:
     """Both pictures over the common images, B's turned onto A's, coloured alike.
 
-    Without `near` their tips say nothing of neighbours; the colour `OVERLAP` needs it.
+    Unless `searched` their tips say nothing of neighbours; the colour `OVERLAP` needs it.
     """
+    near = neighbourhoods(a, b, common, k, settings.layer) if searched else None
     sides = (a, b)
     drawn = [
-        _drawn(picture, frame_of(side.run, side.checkpoint, settings, picture), rows, len(side.images))
-        for picture, side, rows in zip(pictures, sides, (common.rows_a, common.rows_b), strict=True)
+        _drawn(
+            one.picture, frame_of(side.run, side.checkpoint, settings, one.picture), rows, len(side.images)
+        )
+        for one, side, rows in zip(pictures, sides, (common.rows_a, common.rows_b), strict=True)
     ]
     shown, at_a, at_b = np.intersect1d(drawn[0][0], drawn[1][0], return_indices=True)
     flat_a = drawn[0][1][at_a]
@@ -357,11 +367,11 @@ def panes(
     colours = _colour(a, b, common, near, colour, k, shown, settings.layer)
     return [
         Pane(
-            Points(flat[None].astype(np.float32), shown, _axes(picture, settings)),
+            Points(flat[None].astype(np.float32), shown, _axes(one.picture, settings)),
             colours,
             f"{letter}: {side.name}",
         )
-        for letter, side, flat, picture in zip("AB", sides, (flat_a, flat_b), pictures, strict=True)
+        for letter, side, flat, one in zip("AB", sides, (flat_a, flat_b), pictures, strict=True)
     ]
 
 

@@ -50,27 +50,20 @@ class Explorer {
 
   show(spec) {
     this.spec = spec;
-    const needed = [spec.samples, ...spec.panes.flatMap((pane) => [pane.points, pane.colour])];
-    const missing = needed.filter((id) => !findPack(id));
-    if (!globalThis.Plotly || missing.length) {
-      shelf.waiting.add(this.redraw);
+    this.know(spec.samples);
+    const drawable = globalThis.Plotly && spec.panes.every((pane) => findPack(pane.points) && findPack(pane.colour));
+    if (drawable && this.samples) shelf.waiting.delete(this.redraw);
+    else shelf.waiting.add(this.redraw);
+    if (!drawable) {
       this.watch();
       return;
     }
-    shelf.waiting.delete(this.redraw);
     clearTimeout(this.timer);
     this.theme = readTheme(this.root);
     const stamp = JSON.stringify([spec, this.theme]);
     if (stamp === this.stamp) return; // the page ran again, the picture is the same
     this.stamp = stamp;
     this.message("");
-    const samples = findPack(spec.samples);
-    if (this.samples?.id !== samples.id) {
-      this.samples = samples;
-      this.selected = null;
-      this.sheet = samples.meta.side ? loadSheet(samples) : null;
-      this.called = null;
-    }
     this.root.style.setProperty("--height", `${spec.height}px`);
     this.root.style.setProperty("--panes", spec.panes.length);
     while (this.panes.length < spec.panes.length) this.panes.push(new Pane(this));
@@ -82,6 +75,15 @@ class Explorer {
     });
     this.drawLegend();
     this.drawControls();
+  }
+
+  // What the browser says of a sample. It comes last, as no picture needs it; null until then.
+  know(id) {
+    if (this.samples?.id === id) return;
+    this.samples = findPack(id);
+    this.selected = null;
+    this.sheet = this.samples?.meta.side ? loadSheet(this.samples) : null;
+    this.called = null;
   }
 
   // Says so in words when plotly.js does not come.
@@ -100,6 +102,7 @@ class Explorer {
   }
 
   select(rows, add) {
+    if (!this.samples) return;
     const size = this.samples.arrays.labels.length;
     const next = add && this.selected ? this.selected.slice() : new Uint8Array(size);
     for (const row of rows) next[row] = 1;
@@ -115,6 +118,7 @@ class Explorer {
 
   // What lies under the pointer: shown in the tip, and ringed in every other pane.
   hover(pane, point) {
+    if (!this.samples) return;
     const row = pane.points.arrays.samples[point];
     for (const other of this.panes) other.point(other === pane ? -1 : row);
     const { labels: codes, ids } = this.samples.arrays;
@@ -403,7 +407,7 @@ class Pane {
   }
 
   size(kind) {
-    const base = this.count < 500 ? 9 : this.count < 3000 ? 7 : this.count < 12000 ? 5 : 3.5;
+    const base = this.count < 500 ? 9 : this.count < 3000 ? 7 : this.count < 12000 ? 5 : this.count < 40000 ? 3.5 : 2.5;
     const size = this.points.meta.dim === 3 ? 0.6 * base : base;
     return kind === 2 ? 0.8 * size : size;
   }

@@ -58,10 +58,9 @@ def explorer(
     """
     with st.container(gap=None):
         samples = _sample_pack(images_id, _images=images)
-        _columns(key=f"{key}_samples", data=samples.data)
         shown = []
         for number, pane in enumerate(panes):
-            points, colour = pane.points.packed(), pane.colour.packed()
+            points, colour = pane.points.packed, pane.colour.packed
             _columns(key=f"{key}_points{number}", data=points.data)
             _columns(key=f"{key}_colour{number}", data=colour.data)
             shown.append({"points": points.id, "colour": colour.id, "title": pane.title})
@@ -90,6 +89,7 @@ def explorer(
             on_picked_change=_nothing,
             on_frame_change=keep_frame,
         )
+        _columns(key=f"{key}_samples", data=samples.data)  # the largest message, which no picture waits for
     return picked(key, images_id, len(images))
 
 

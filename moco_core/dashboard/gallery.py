@@ -18,6 +18,7 @@ from moco_core.runs import EvalSet
 
 SIDE = 72  # pixels on screen
 WIDER = 1.75  # times as wide is the card of a sample without an image
+NARROWEST = 360  # pixels of one column of lines
 LOSSLESS = 32  # up to this side thumbnails are sent as PNG, beyond as JPEG
 
 
@@ -41,12 +42,17 @@ def gallery(cards: Sequence[Card]) -> None:
     st.html(gallery_html([cards]))
 
 
-def rows(groups: Sequence[Sequence[Card]], side: int = SIDE) -> None:
-    """One line a group, its first card (the sample in question) set apart from the others (its neighbours)."""
-    st.html(gallery_html(groups, side, apart=True))
+def rows(groups: Sequence[Sequence[Card]], side: int = SIDE, columns: int = 1) -> None:
+    """One line a group, its first card (the sample in question) set apart from the others (its neighbours).
+
+    Lines fill `columns` beside each other, or one where the page is narrow.
+    """
+    st.html(gallery_html(groups, side, columns, apart=True))
 
 
-def gallery_html(groups: Sequence[Sequence[Card]], side: int = SIDE, *, apart: bool = False) -> str:
+def gallery_html(
+    groups: Sequence[Sequence[Card]], side: int = SIDE, columns: int = 1, *, apart: bool = False
+) -> str:
     """The HTML of one or more lines of cards."""
     lines = ""
     for cards in groups:
@@ -54,9 +60,11 @@ def gallery_html(groups: Sequence[Sequence[Card]], side: int = SIDE, *, apart: b
         if apart and len(figures) > 1:
             figures.insert(1, '<span style="align-self:center;opacity:.5">→</span>')
         lines += (
-            f'<div style="display:flex;flex-wrap:wrap;gap:10px;margin-bottom:10px">{"".join(figures)}</div>'
+            f'<div style="display:flex;flex-wrap:wrap;gap:10px;align-content:start">{"".join(figures)}</div>'
         )
-    return f'<div class="gallery">{lines}</div>'
+    least = f"max({NARROWEST}px, calc({100 / columns}% - 1rem))"
+    grid = f"display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,{least}),1fr));gap:12px 1rem"
+    return f'<div class="gallery" style="{grid}">{lines}</div>'
 
 
 def data_uri(image: np.ndarray) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ class Points:
     fade: Array | None = None  # P opacities in (0, 1]
     frame_names: tuple[str, ...] = ("",)  # S
 
+    @cached_property
     def packed(self) -> Pack:
         """These points as the browser takes them."""
         count = len(self.samples)
@@ -71,6 +73,7 @@ class Colour:
         low, high = np.percentile(known, [1, 99]) if len(known) else (0.0, 1.0)
         return cls(title, values, **{"limits": (float(low), float(high)), **more})
 
+    @cached_property
     def packed(self) -> Pack:
         """These colours as the browser takes them."""
         details: list[dict[str, Any]] = []

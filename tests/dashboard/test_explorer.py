@@ -88,7 +88,7 @@ def test_points_travel_axis_by_axis():
     points = Points(
         frames, np.array([0, 1, 2, -1]), ("a", "b", "c"), np.array([0, 0, 1, 2]), np.ones(4), ("0", "9")
     )
-    _, meta, arrays = unpack(points.packed().data)
+    _, meta, arrays = unpack(points.packed.data)
     assert meta == {"dim": 3, "axes": ["a", "b", "c"], "frames": ["0", "9"]}
     assert arrays["frames"].shape == (2, 3, 4)
     np.testing.assert_array_equal(arrays["frames"][1, 2], frames[1, :, 2])
@@ -99,7 +99,7 @@ def test_points_travel_axis_by_axis():
 
 def test_unknown_classes_get_a_code_of_their_own():
     colour = Colour.by_class("class", np.array([0, 1, -1]), ("<b>a</b>", "b"))
-    _, meta, arrays = unpack(colour.packed().data)
+    _, meta, arrays = unpack(colour.packed.data)
     assert arrays["values"].tolist() == [0, 1, UNKNOWN]
     assert meta["names"] == ["<b>a</b>", "b"]  # the browser shows names as text
     assert meta["colours"] == list(CLASS_COLOURS[:2])
@@ -107,7 +107,7 @@ def test_unknown_classes_get_a_code_of_their_own():
 
 def test_a_scale_leaves_outliers_and_gaps_out():
     values = np.concatenate([np.linspace(0, 1, 1000), [1e9, np.nan]])
-    _, meta, arrays = unpack(Colour.by_value("density", values).packed().data)
+    _, meta, arrays = unpack(Colour.by_value("density", values).packed.data)
     assert -0.1 < meta["low"] < 0.1
     assert 0.9 < meta["high"] < 1.1
     assert np.isnan(arrays["values"][-1])
@@ -116,7 +116,7 @@ def test_a_scale_leaves_outliers_and_gaps_out():
 
 
 def test_a_scale_without_any_value_still_has_limits():
-    _, meta, _ = unpack(Colour.by_value("density", np.full(3, np.nan)).packed().data)
+    _, meta, _ = unpack(Colour.by_value("density", np.full(3, np.nan)).packed.data)
     assert (meta["low"], meta["high"]) == (0, 1)
 
 
@@ -124,8 +124,8 @@ def test_a_recolouring_of_fifty_thousand_points_moves_well_under_a_megabyte():
     count = 50_000
     scale = Colour.by_value("density", np.random.default_rng(0).random(count))
     classes = Colour.by_class("class", np.arange(count) % 10, tuple("abcdefghij"))
-    assert len(scale.packed().data) < 250_000
-    assert len(classes.packed().data) < 250_000
+    assert len(scale.packed.data) < 250_000
+    assert len(classes.packed.data) < 250_000
 
 
 def test_hover_details_come_with_the_colour():
@@ -135,7 +135,7 @@ def test_hover_details_come_with_the_colour():
         details={"age": np.array([1.0, np.nan])},
         labels={"vote": (np.array([1, -1]), ("a", "b"))},
     )
-    _, meta, arrays = unpack(colour.packed().data)
+    _, meta, arrays = unpack(colour.packed.data)
     assert [detail["name"] for detail in meta["details"]] == ["age", "vote"]
     assert arrays[meta["details"][1]["array"]].tolist() == [1, UNKNOWN]
 

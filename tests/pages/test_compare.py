@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -137,15 +138,14 @@ def test_settings_and_colours_all_work(two, monkeypatch):
     assert not app.exception
 
 
-def test_the_page_turns_to_the_next_images(two, monkeypatch):
+def test_the_most_changed_stand_beside_each_other_as_in_a_and_in_b(two, monkeypatch):
     a, b = sides(two)
     common = data.match(a, b)
     near = data.neighbourhoods(a, b, common, 20, "query")
-    shown = opened(two, monkeypatch, a="a", b="b").get("html")
-    assert len(shown) == 2 * data.LINES
-    first = common.images.sample_ids[data.most_changed(near)[0]]
-    assert f"#{first}<" in shown[0].proto.body
-    assert f"#{first}<" in shown[1].proto.body
+    (shown,) = opened(two, monkeypatch, a="a", b="b").get("html")
+    lines = re.findall(r"<div style.*?#(\d+)<", shown.proto.body)  # the sample of each
+    changed = common.images.sample_ids[data.most_changed(near)]
+    assert list(map(int, lines)) == np.repeat(changed, 2).tolist()
 
 
 def test_different_evaluation_sets_are_compared_on_what_both_have(two, monkeypatch):
@@ -333,6 +333,7 @@ def test_accuracies_know_their_number_of_images(two):
 
 
 def test_panes_hold_the_same_images_at_the_same_places_but_for_a_turn(two, monkeypatch):
+    from moco_core.dashboard.projections import Shown
     from moco_core.projections import ProjectionSettings, stored_projection
 
     subset(two, "b", np.arange(50)[::-1])
@@ -340,8 +341,8 @@ def test_panes_hold_the_same_images_at_the_same_places_but_for_a_turn(two, monke
     common = data.match(a, b)
     settings = ProjectionSettings(method="pca")
     pictures = tuple(stored_projection(s.run, s.checkpoint, settings) for s in (a, b))
-    near = data.neighbourhoods(a, b, common, 5, "query")
-    left, right = data.panes(a, b, pictures, settings, common, near, data.CLASS, 5)
+    shown = tuple(Shown(picture, name, False, None) for picture, name in zip(pictures, "ab", strict=True))
+    left, right = data.panes(a, b, shown, settings, common, True, data.CLASS, 5)
     np.testing.assert_array_equal(left.points.samples, right.points.samples)
     np.testing.assert_array_equal(left.points.samples, np.arange(50))
     place = {row: i for i, row in enumerate(pictures[0].samples)}
