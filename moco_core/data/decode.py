@@ -1,14 +1,15 @@
-"""One image file → one small square picture, or the reason why not."""
+"""One image → one small square picture, or the reason why not."""
 
 from __future__ import annotations
 
+import io
 import struct
 import threading
 import zlib
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")  # others may start programs
@@ -43,18 +44,20 @@ class DecodeError(ValueError):
     """A file can't be read as an image; the message is the reason alone."""
 
 
-def decode(path: Path, size: int) -> tuple[np.ndarray, bool]:
-    """The picture's centre square as uint8 size×size×3, upright, and whether the file holds greys alone.
+def decode(picture: Path | bytes, size: int, *, whole: bool = False) -> tuple[np.ndarray, bool]:
+    """A picture's centre square as uint8 size×size×3, upright, and whether it holds greys alone.
 
-    Of an animation, the first frame. Raises `DecodeError` for files that are damaged, unreadable, no image,
-    of 32-bit pixels, or larger than Pillow's limit for decompression bombs.
+    `picture` is a file's path or its content. With `whole` all of it is shown, between black bars. Of an animation,
+    the first frame. Raises `DecodeError` for what is damaged, unreadable, no image, of 32-bit pixels, or larger than
+    Pillow's limit for decompression bombs.
     """
+    file = io.BytesIO(picture) if isinstance(picture, bytes) else picture
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(file, formats=FORMATS) as image:
             if image.width * image.height <= LARGE:
-                return _square(image, size)
+                return _square(image, size, whole)
             with _one_large:
-                return _square(image, size)
+                return _square(image, size, whole)
     except UnidentifiedImageError as error:
         raise DecodeError("not an image") from error
     except Image.DecompressionBombError as error:
@@ -65,7 +68,7 @@ def decode(path: Path, size: int) -> tuple[np.ndarray, bool]:
         raise DecodeError(" ".join(reason.split())[:120]) from error
 
 
-def _square(image: Image.Image, size: int) -> tuple[np.ndarray, bool]:
+def _square(image: Image.Image, size: int, whole: bool) -> tuple[np.ndarray, bool]:
     image.draft(None, (2 * size, 2 * size))  # JPEG: decode at the coarsest scale that is still fine enough
     image.load()
     grey = image.mode in GREY_MODES
@@ -77,10 +80,14 @@ def _square(image: Image.Image, size: int) -> tuple[np.ndarray, bool]:
         raise DecodeError("32-bit pixels, whose range is unknown")
     elif image.mode in ("1", "P", "PA"):
         full = image.convert("RGBA")  # names of colours can't be averaged
-    side = min(full.size)
-    left, top = (full.width - side) // 2, (full.height - side) // 2
-    box = (left, top, left + side, top + side)
-    small = full.resize((size, size), Image.Resampling.BILINEAR, box=box).convert("RGB")
+    if whole:
+        fitted = ImageOps.contain(full, (size, size), Image.Resampling.BOX).convert("RGB")
+        small = ImageOps.pad(fitted, (size, size))
+    else:
+        side = min(full.size)
+        left, top = (full.width - side) // 2, (full.height - side) // 2
+        box = (left, top, left + side, top + side)
+        small = full.resize((size, size), Image.Resampling.BILINEAR, box=box).convert("RGB")
     return np.asarray(small if turn is None else small.transpose(turn)), grey
 
 

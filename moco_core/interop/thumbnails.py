@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from moco_core.data.decode import SUFFIXES, DecodeError, decode
 from moco_core.interop.problem import VectorsError
 
 SIDE = 64  # pixels of a thumbnail
 SMALLEST = 8
 BYTES = 2**28  # of all thumbnails together: beyond 20,000 images they are smaller
 BLANK = 128  # grey of a sample whose image can't be read
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
 Picture = Path | bytes | None
 
@@ -41,11 +40,12 @@ def thumbnails(pictures: Sequence[Picture]) -> Thumbnails:
 
     def read(row: int) -> str:
         picture = pictures[row]
+        if picture is None:
+            return f"row {row}: there is none"
         try:
-            pixels[row] = _square(picture, side)
-        except Exception as error:  # decoders raise whatever they like on broken files
-            name = picture.name if isinstance(picture, Path) else f"row {row}"
-            return f"{name}: {_reason(error)}"
+            pixels[row], _ = decode(picture, side, whole=True)
+        except DecodeError as error:
+            return f"{picture.name if isinstance(picture, Path) else f'row {row}'}: {error}"
         return ""
 
     with ThreadPoolExecutor() as pool:
@@ -66,9 +66,9 @@ def in_folder(folder: Path, count: int, called: Sequence[str] | None) -> tuple[l
     A name matches a path below the folder, a file's name, or that without its ending. `VectorsError` when neither the
     names nor the number of files fit.
     """
-    files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in ENDINGS and f.is_file())
+    files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
     if not files:
-        raise VectorsError(f"there are no images in {folder}; known are {', '.join(ENDINGS)}")
+        raise VectorsError(f"there are no images in {folder}; known are {', '.join(SUFFIXES)}")
     by_name = _by_name(files, folder)
     found = [by_name.get(name) for name in called or ()]
     if any(found):
@@ -95,18 +95,3 @@ def _entry(entry: object, base: Path) -> Picture:
     if isinstance(entry, bytes):
         return entry
     return base / entry if isinstance(entry, str) and entry else None
-
-
-def _square(picture: Picture, side: int) -> np.ndarray:
-    from PIL import Image, ImageOps
-
-    if picture is None:
-        raise ValueError("there is none")
-    with Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture) as image:
-        image.draft("RGB", (2 * side, 2 * side))
-        small = ImageOps.pad(image.convert("RGB"), (side, side), Image.Resampling.BOX)
-    return np.asarray(small)
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -8,11 +8,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 from safetensors.numpy import save_file
 
 from moco_core.interop.formats import digest
 from moco_core.interop.problem import VectorsError
+from moco_core.interop.thumbnails import thumbnails
 from moco_core.interop.vectors import Choices, read_vectors
 
 N, D = 12, 3
@@ -392,6 +393,22 @@ def test_images_by_column_by_name_and_by_order(tmp_path):
     (tmp_path / "pics" / "p03.png").unlink()
     with pytest.raises(VectorsError, match="holds 11 images for 12 vectors, and without names"):
         read(tmp_path / "b.npy", images="pics")
+
+
+def test_images_are_read_as_those_to_train_on(tmp_path):
+    """Upright, whole between bars, sixteen bits scaled; and nothing that would start another program."""
+    turned = np.zeros((20, 40, 3), np.uint8)
+    turned[:, :20] = 255
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6  # held on its side: left is up
+    Image.fromarray(turned).save(tmp_path / "0.png", exif=exif)
+    Image.fromarray(np.full((8, 8), 200 << 8, np.uint16)).save(tmp_path / "1.png")
+    (tmp_path / "2.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\nshowpage\n")
+    found = thumbnails([tmp_path / f"{i}.png" for i in range(3)])
+    assert found.pixels[0, :, 32, 0].tolist() == [255] * 32 + [0] * 32
+    assert (found.pixels[0, :, [0, -1]] == 0).all()
+    assert (found.pixels[1] == 200).all()
+    assert (found.unreadable, found.first) == (1, "2.png: not an image")
 
 
 def test_images_stored_in_a_parquet_column(tmp_path):
