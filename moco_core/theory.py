@@ -54,11 +54,20 @@ def loss_floor(queue_size: int, temperature: float, dim: int) -> float:
     Raises ValueError for K < 1, τ ≤ 0 or D < 2.
     """
     _check_count(queue_size, "queue_size")
-    if not (math.isfinite(temperature) and temperature > 0):
-        raise ValueError(f"temperature must be a finite number above 0, got {temperature}")
-    if not dim >= 2:
-        raise ValueError(f"dim must be at least 2, got {dim}")
+    _check_positive(temperature, "temperature")
+    _check_dim(dim)
     return float(np.logaddexp(0.0, math.log(queue_size) + _log_mean_exp_cosine(1 / temperature, dim)))
+
+
+def ideal_uniformity(dim: int, t: float = 2.0) -> float:
+    """Uniformity of independent uniform unit vectors in D dimensions: the least that infinitely many can have.
+
+    `ln E[e^{2t(u − 1)}]`, u the cosine of two of them (Wang & Isola 2020, sec. 4.2). Raises ValueError for D < 2 and
+    t ≤ 0.
+    """
+    _check_dim(dim)
+    _check_positive(t, "t")
+    return _log_mean_exp_cosine(2 * t, dim)
 
 
 def _log_mean_exp_cosine(kappa: float, dim: int, nodes: int = 400) -> float:
@@ -95,6 +104,16 @@ def _gauss_legendre(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 def _check_momentum(momentum: float) -> None:
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must lie in [0, 1], got {momentum}")
+
+
+def _check_positive(value: float, name: str) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a finite number above 0, got {value}")
+
+
+def _check_dim(dim: int) -> None:
+    if not dim >= 2:
+        raise ValueError(f"dim must be at least 2, got {dim}")
 
 
 def _check_count(value: int, name: str) -> None:

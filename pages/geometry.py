@@ -35,9 +35,10 @@ directions: *dimensional collapse*, seen as a spectrum that drops to the floor a
 - The **confusion matrix** lets each sample's neighbours vote for its class. Its off-diagonal cells are the pairs of
   classes that the space doesn't keep apart.
 
-Alignment, uniformity and tolerance are taken on unit vectors of the projector output, the spectrum and the effective
-rank on the vectors as they are. The collapse check counts *directions in use* on unit vectors around their mean, so
-its number is not the effective rank: features that share a large mean rank low and may still vary in many directions.
+Alignment, uniformity and tolerance are taken on the query embeddings (the projector's output) at unit length, the
+spectrum and the effective rank on the vectors as they are. The collapse check counts *directions in use* on unit
+vectors around their mean, so its number is not the effective rank: features that share a large mean rank low and may
+still vary in many directions.
 """
 CITATION = (
     "Alignment and uniformity: Wang & Isola 2020 (α = 2, t = 2). Tolerance: Wang & Liu 2021. Spectrum and dimensional "
@@ -53,7 +54,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
     with section("Has it collapsed?"):
         for layer in layers:
             found = data.collapse(run, checkpoint, layer)
-            VERDICTS[found.verdict](f"{data.layer_name(run, layer).capitalize()}. {found.sentence}")
+            VERDICTS[found.verdict](f"{loaders.layer_name(run, layer).capitalize()}. {found.sentence}")
 
     if dim == 2:
         with section("On the circle, undistorted"):
@@ -146,7 +147,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             matrix = data.confusion(run, checkpoint, k, layer)
             click = chart(
                 confusion_chart(matrix.counts, matrix.totals, matrix.names),
-                data.confusion_reading(matrix, k, data.layer_name(run, layer)),
+                data.confusion_reading(matrix, k, loaders.layer_name(run, layer)),
                 matrix.table,
                 key="confusion",
                 clickable=True,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import hyp0f1
+from scipy.special import hyp0f1, ive
 
 from moco_core import theory
-from moco_core.theory import chance_loss, half_life, loss_floor, queue_span, turnover
+from moco_core.theory import chance_loss, half_life, ideal_uniformity, loss_floor, queue_span, turnover
 
 
 def test_half_life_is_the_step_at_which_half_is_left():
@@ -76,6 +76,20 @@ def test_the_floor_rises_with_the_queue_and_with_the_temperature(temperature, di
     assert loss_floor(100, temperature, dim) < loss_floor(100, temperature * 1.5, dim)
 
 
+@pytest.mark.parametrize("dim", [2, 3, 5, 17])
+@pytest.mark.parametrize("t", [0.5, 2, 10, 100, 1000])
+def test_ideal_uniformity_by_the_bessel_closed_form(dim, t):
+    """E[e^{κu}] = Γ(D/2)·(2/κ)^{D/2−1}·I_{D/2−1}(κ) at κ = 2t (DLMF 10.32.2)."""
+    order = dim / 2 - 1
+    exact = math.log(ive(order, 2 * t)) + math.lgamma(dim / 2) - order * math.log(t)
+    assert ideal_uniformity(dim, t) == pytest.approx(exact, rel=1e-11, abs=1e-11)
+
+
+def test_ideal_uniformity_on_the_sphere():
+    """On the 2-sphere u is uniform in [−1, 1]: the mean of `exp(2t(u − 1))` is `(1 − e^{−4t}) / 4t`."""
+    assert ideal_uniformity(3) == pytest.approx(math.log((1 - math.exp(-8)) / 8))
+
+
 @pytest.mark.parametrize(
     ("call", "argument"),
     [
@@ -89,6 +103,9 @@ def test_the_floor_rises_with_the_queue_and_with_the_temperature(temperature, di
         (lambda: loss_floor(10, 0.0, 128), "temperature must be a finite number above 0, got 0.0"),
         (lambda: loss_floor(10, math.nan, 128), "temperature must be"),
         (lambda: loss_floor(10, 0.2, 1), "dim must be at least 2, got 1"),
+        (lambda: ideal_uniformity(1), "dim must be at least 2, got 1"),
+        (lambda: ideal_uniformity(3, 0), "t must be a finite number above 0, got 0"),
+        (lambda: ideal_uniformity(3, math.nan), "t must be"),
     ],
 )
 def test_what_cannot_be_answered_says_why(call, argument):

@@ -13,7 +13,7 @@ Array = np.ndarray
 def linear_cka(x: Array, y: Array) -> float:
     """Linear CKA of two embeddings (N×D and N×E, row i of the same sample): 1 alike, near 0 unrelated.
 
-    `‖YᵀX‖² / (‖XᵀX‖·‖YᵀY‖)` of the centred rows, Frobenius norms (Kornblith et al. 2019, eq. 5). Rotations and
+    `‖YᵀX‖² / (‖XᵀX‖·‖YᵀY‖)` of the centred rows, Frobenius norms (Kornblith et al. 2019, sec. 3). Rotations and
     one common scale leave it unchanged. Raises ValueError for unequal N and where all rows of one are equal.
     """
     a, b = _centred(x, y)

@@ -43,7 +43,7 @@ class Collapse:
 def alignment(x: Array, y: Array, alpha: float = 2.0) -> float:
     """`mean ‖x − y‖^α` over positive pairs, row i of `x` with row i of `y` (N×D each). 0 is best.
 
-    Wang & Isola 2020, eq. 5. Raises ValueError for rows without direction, unequal shapes and α ≤ 0.
+    Wang & Isola 2020, sec. 4.1. Raises ValueError for rows without direction, unequal shapes and α ≤ 0.
     """
     return float(_pair_distances(x, y, alpha).mean())
 
@@ -51,7 +51,7 @@ def alignment(x: Array, y: Array, alpha: float = 2.0) -> float:
 def uniformity(x: Array, t: float = 2.0) -> float:
     """`log mean_{i<j} exp(−t‖xᵢ − xⱼ‖²)` over all pairs of rows (N×D). Lower is more uniform, 0 is collapsed.
 
-    Wang & Isola 2020, eq. 6. On unit vectors `−t‖xᵢ − xⱼ‖² = 2t·xᵢ·xⱼ − 2t`: blocks of the product X·Xᵀ above
+    Wang & Isola 2020, sec. 4.1. On unit vectors `−t‖xᵢ − xⱼ‖² = 2t·xᵢ·xⱼ − 2t`: blocks of the product X·Xᵀ above
     its diagonal, summed by log-sum-exp. Raises ValueError for rows without direction, N < 2 and t ≤ 0.
     """
     rows, t = as_rows(x, "x", unit=True), as_positive(t, "t")
@@ -72,21 +72,6 @@ def uniformity(x: Array, t: float = 2.0) -> float:
             part = float(s.sum(1).sum(dtype=np.float64))
             total = float(np.logaddexp(total, float(top) - 2 * t + math.log(part)))
     return min(total - math.log(count * (count - 1) / 2), 0.0)  # rounding may leave 1e−8
-
-
-def ideal_uniformity(dim: int, t: float = 2.0) -> float:
-    """Uniformity of independent uniform unit vectors in D dimensions: the least that infinitely many can have.
-
-    `log E[exp(2t(u − 1))] = −2t + log ₀F₁(; D/2; t²)`, u the cosine of two of them (Wang & Isola 2020, sec. 4.2;
-    the integral is DLMF 10.32.2). Raises ValueError for D < 2 and t outside (0, 300].
-    """
-    from scipy.special import hyp0f1
-
-    if as_count(dim, "dim") < 2:
-        raise ValueError(f"dim must be at least 2, got {dim}")
-    if as_positive(t, "t") > 300:
-        raise ValueError(f"t must be at most 300, got {t}")
-    return float(np.log(hyp0f1(dim / 2, t * t)) - 2 * t)
 
 
 def tolerance(x: Array, labels: Array) -> float:

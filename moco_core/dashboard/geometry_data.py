@@ -21,10 +21,10 @@ from moco_core.dashboard.points import Colour, Pane, Points
 from moco_core.dashboard.text import plain
 from moco_core.projections import drawn_rows
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError
+from moco_core.theory import ideal_uniformity
 
 Array = np.ndarray
 
-LAYERS = {"query": "projector output", "features": "backbone features"}
 STORED_RANKS = {"query": ("effective_rank", "projector"), "features": ("effective_rank_features", "backbone")}
 MATRIX = 50  # classes that a confusion matrix shows
 HUBS = 16  # images in the gallery of hubs
@@ -97,17 +97,12 @@ def labelled(run: Run) -> bool:
 
 
 def layers(run: Run, checkpoint: Checkpoint) -> list[str]:
-    """The names among `LAYERS` of what this step holds, of those with the same directions one."""
+    """The layers that this step holds, of those with the same directions one."""
     return ["query"] if loaders.same_directions(run) else _stored_layers(run, checkpoint)
 
 
-def layer_name(run: Run, layer: str) -> str:
-    """What a layer is called in a sentence."""
-    return loaders.layer_name(run, layer) if loaders.same_directions(run) else LAYERS[layer]
-
-
 def dimension(run: Run, checkpoint: Checkpoint) -> int:
-    """D of the projector output."""
+    """D of the query embeddings."""
     return loaders.embeddings(run, checkpoint).query.shape[1]
 
 
@@ -131,7 +126,7 @@ def path_table(paths: Sequence[StepPath]) -> pd.DataFrame:
 
 def ideals(runs: Sequence[Run]) -> dict[int, float]:
     """Embedding dimension → uniformity of the uniform distribution on its sphere, for the runs given."""
-    return {dim: geometry.ideal_uniformity(dim) for dim in {run.config.dim for run in runs}}
+    return {dim: ideal_uniformity(dim) for dim in {run.config.dim for run in runs}}
 
 
 @st.cache_data(max_entries=64, show_spinner=False, hash_funcs=CONTENT)
@@ -153,7 +148,7 @@ def no_plane(runs: Sequence[Run], paths: Sequence[StepPath]) -> str:
     if not runs or any(any(map(math.isfinite, path.alignment)) for path in paths):
         return ""
     spread = [
-        f"{plain(path.name)} {value:.2f} (evenly spread: {ideal_uniformity(run):.2f})"
+        f"{plain(path.name)} {value:.2f} (evenly spread: {ideal_uniformity(run.config.dim):.2f})"
         for run, path in zip(runs, paths, strict=True)
         if run.steps and math.isfinite(value := _stored(run.steps[-1], "uniformity", {"t": 2}))
     ]
@@ -162,11 +157,6 @@ def no_plane(runs: Sequence[Run], paths: Sequence[StepPath]) -> str:
         "Alignment is the distance between two views of a sample, and there is no second view here, so nothing can "
         f"stand in this plane.{uniformity}"
     )
-
-
-def ideal_uniformity(run: Run) -> float:
-    """Uniformity of the uniform distribution on the sphere that the run's embeddings lie on."""
-    return ideals([run])[run.config.dim]
 
 
 @st.cache_data(max_entries=16, show_spinner=False, hash_funcs=CONTENT)
@@ -278,7 +268,7 @@ def cell(run: Run, checkpoint: Checkpoint, k: int, layer: str, true: int, vote: 
 
 
 def confusion_reading(matrix: Confusion, k: int, layer: str) -> str:
-    """What the matrix shows and with which settings (Markdown); `layer` as `layer_name` calls it."""
+    """What the matrix shows and with which settings (Markdown); `layer` as `loaders.layer_name` calls it."""
     cut = (
         f" Of {matrix.classes:,} classes, the {len(matrix.labels)} that take part in most mistakes are shown."
         if matrix.classes > len(matrix.labels)
@@ -324,7 +314,7 @@ def most_confused(truth: Array, votes: Array, most: int = MATRIX) -> Array:
 
 def _stored_layers(run: Run, checkpoint: Checkpoint) -> list[str]:
     found = loaders.embeddings(run, checkpoint)
-    return [layer for layer in LAYERS if getattr(found, layer) is not None]
+    return [layer for layer in STORED_RANKS if getattr(found, layer) is not None]
 
 
 def _sample_columns(images: EvalSet) -> dict[str, object]:
@@ -362,7 +352,7 @@ def _spectrum(run: Run, checkpoint: Checkpoint, layer: str) -> Spectrum:
     name, stored_as = STORED_RANKS[layer]
     rank = _stored(checkpoint, name, {"layer": stored_as})
     return Spectrum(
-        layer_name(run, layer),
+        loaders.layer_name(run, layer),
         geometry.spectrum(rows),
         rank if math.isfinite(rank) else geometry.effective_rank(rows),
     )

@@ -17,7 +17,6 @@ from moco_core.analysis.geometry import (
     circle_density,
     collapse,
     effective_rank,
-    ideal_uniformity,
     per_class_alignment,
     per_class_tolerance,
     singular_values,
@@ -25,7 +24,7 @@ from moco_core.analysis.geometry import (
     tolerance,
     uniformity,
 )
-from moco_core.theory import loss_floor
+from moco_core.theory import ideal_uniformity
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -126,24 +125,6 @@ def test_many_uniform_points_come_near_the_ideal():
 def test_uniformity_refuses(x, t, message):
     with pytest.raises(ValueError, match=message):
         uniformity(x, t)
-
-
-@pytest.mark.parametrize("dim", [2, 3, 5, 64, 128, 2048])
-@pytest.mark.parametrize("t", [0.5, 2, 10, 100])
-def test_ideal_uniformity_equals_the_quadrature_behind_the_loss_floor(dim, t):
-    """`log(1 + K·E[exp(2t(u − 1))])` at τ = 1/2t, K so large that the 1 vanishes."""
-    assert ideal_uniformity(dim, t) == pytest.approx(loss_floor(2**600, 1 / (2 * t), dim) - 600 * math.log(2))
-
-
-def test_ideal_uniformity_on_the_sphere_in_closed_form():
-    """On the 2-sphere u is uniform in [−1, 1]: the mean of `exp(2t(u − 1))` is `(1 − e^{−4t}) / 4t`."""
-    assert ideal_uniformity(3, 2) == pytest.approx(math.log((1 - math.exp(-8)) / 8))
-
-
-@pytest.mark.parametrize(("dim", "t"), [(1, 2), (0, 2), (2.5, 2), (3, 0), (3, 301), (3, np.nan)])
-def test_ideal_uniformity_refuses(dim, t):
-    with pytest.raises(ValueError, match=r"(dim|t) must"):
-        ideal_uniformity(dim, t)
 
 
 # Classes
@@ -366,7 +347,6 @@ def test_results_are_plain_floats():
         uniformity(x),
         tolerance(x, np.zeros(10, int)),
         effective_rank(x),
-        ideal_uniformity(4),
     ]
     assert {type(v) for v in values} == {float}
     assert type(geometry.collapse(x).value) is float

@@ -38,7 +38,7 @@ def test_a_sweep_is_shown_whole(tmp_path, monkeypatch):
     assert headings(app) == EVERYTHING
     assert not app.error
     assert sorted(app.multiselect[0].value) == ["m0.0", "m0.9", "m0.99"]
-    assert "Projector output. No collapse" in sentences(app.success)
+    assert "Query embeddings. No collapse" in sentences(app.success)
     assert len(charts(app)) == 5
 
 
@@ -188,7 +188,7 @@ def test_a_collapsed_run_is_called_so(tmp_path, monkeypatch):
     write_run(tmp_path, steps=(0,), dim=4)
     collapse(tmp_path / "synthetic")
     app = opened(tmp_path, monkeypatch)
-    assert "Projector output. Complete collapse" in sentences(app.error)
+    assert "Query embeddings. Complete collapse" in sentences(app.error)
 
 
 def collapse(path: Path) -> None:

@@ -17,7 +17,6 @@ from moco_core.dashboard.text import plain_html
 from moco_core.theory import turnover
 
 COLUMNS = 4
-PAPER_COLOUR = "#8a8f98"
 SMALLEST = 1e-5  # where m = 1 is drawn on the log axis of 1 − m
 TURNOVERS = (0.01, 0.1, 1.0, 10.0, 100.0)
 
@@ -326,7 +325,7 @@ def _paper_panel(figure: go.Figure, row: int, column: int) -> None:
         customdata=list(accuracy),
         mode="lines+markers",
         name="paper (ImageNet)",
-        line={"color": PAPER_COLOUR, "width": 2, "dash": "dash"},
+        line={"color": GUIDE, "width": 2, "dash": "dash"},
         marker={"symbol": "square-open", "size": 9},
         hovertemplate="m = %{customdata}<br>%{y:.1f} %",
         **where,
@@ -338,7 +337,7 @@ def _paper_panel(figure: go.Figure, row: int, column: int) -> None:
         mode="markers+text",
         text=["fails"] * len(failed),
         textposition="top left",
-        marker={"symbol": "x", "size": 9, "color": PAPER_COLOUR},
+        marker={"symbol": "x", "size": 9, "color": GUIDE},
         hovertemplate="training failed<extra></extra>",
         showlegend=False,
         **where,
