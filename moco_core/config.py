@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
 
@@ -20,6 +20,15 @@ FOLDER_PREFIX = "folder:"
 METHODS = ("moco", "memory-bank", "in-batch")
 ENCODERS = ("small-cnn", "resnet18", "resnet50")
 IMPORTED = "imported"  # data set, method and encoder of a run that holds vectors from elsewhere
+
+IGNORED: Mapping[str, tuple[str, ...]] = {  # settings that a method has no use for
+    "memory-bank": ("momentum",),
+    "in-batch": ("momentum", "queue_size"),
+}
+WITHOUT_EFFECT = (  # settings that change neither what is learnt nor how it is measured
+    *("name", "seed", "device", "threads", "compile", "storage"),
+    *("snapshots", "keep_weights", "drift_share", "log_every", "checkpoint_minutes", "tensorboard"),
+)
 
 OPTIMIZER_MOMENTUM = 0.9  # of SGD and LARS; not the key encoder's m
 LARS_TRUST = 0.001  # trust coefficient (You et al. 2017)
@@ -334,6 +343,12 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` when some known name is close, else an empty string."""
     close = difflib.get_close_matches(name.lower(), sorted(names), n=2, cutoff=0.5)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def some(names: Collection[str], mark: str = ", ") -> str:
+    """The first five names, and how many more there are."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return mark.join(list(names)[:5]) + more
 
 
 def _plain(number: float) -> str:

@@ -7,16 +7,12 @@ from math import nan
 
 import numpy as np
 
-from moco_core.config import TrainConfig
+from moco_core.config import WITHOUT_EFFECT, TrainConfig
 from moco_core.paper import CIFAR10_TRACE, RECIPES, TracePoint
 from moco_core.runs import Checkpoint, Run
 
 RECIPE = TrainConfig(**RECIPES["moco-cifar10"])
 TASK = ("dataset", "method", "encoder")
-WITHOUT_EFFECT = (  # on what is learnt and how it is measured
-    *("name", "seed", "device", "threads", "compile", "storage"),
-    *("snapshots", "keep_weights", "drift_share", "log_every", "checkpoint_minutes", "tensorboard"),
-)
 
 
 @dataclass(frozen=True)
@@ -39,8 +35,7 @@ def authors_steps(config: TrainConfig, images: int) -> dict[int, TracePoint]:
 
 def authors_beside(run: Run) -> dict[int, TracePoint]:
     """`authors_steps` of a readable run; empty until it has started."""
-    facts = run.info.get("dataset")
-    images = facts.get("train") if isinstance(facts, dict) else None
+    images = run.facts("dataset").get("train")
     return authors_steps(run.config, images) if isinstance(images, int) else {}
 
 

@@ -16,7 +16,7 @@ from moco_core.dashboard.gallery import gallery, rows
 from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selected import chosen_gallery
-from moco_core.dashboard.selection import current_run, labels, run_multipicker, step_slider, store
+from moco_core.dashboard.selection import current_run, labels, run_multipicker, step_slider, sweep_of
 from moco_core.dashboard.sphere_run import draw_run
 from moco_core.dashboard.widgets import chart, downloads, guide, nothing, one_of
 from moco_core.runs import Checkpoint, Run
@@ -181,10 +181,7 @@ guide(PURPOSE, HOW_TO_READ, CITATION)
 run = current_run()
 if run is not None:
     with section("Alignment and uniformity over training"):
-        sweep = [
-            other.id for other in store() if other.id == run.id or (run.sweep and other.sweep == run.sweep)
-        ]
-        runs = in_order(run_multipicker("Runs in the plane", default=sweep))
+        runs = in_order(run_multipicker("Runs in the plane", default=sweep_of(run)))
         paths = [data.path(one, name) for one, name in zip(runs, labels(runs).values(), strict=True)]
         if missing := data.no_plane(runs, paths):
             nothing(missing)

@@ -4,7 +4,15 @@ import streamlit as st
 
 from moco_core.dashboard import measured, readings
 from moco_core.dashboard.figures import staleness as figures
-from moco_core.dashboard.selection import STEP, current_run, run_multipicker, step_slider, store, trained_runs
+from moco_core.dashboard.selection import (
+    STEP,
+    current_run,
+    run_multipicker,
+    step_slider,
+    store,
+    sweep_of,
+    trained_runs,
+)
 from moco_core.dashboard.widgets import chart, guide, nothing, one_of, problem
 from moco_core.runs import RunError
 
@@ -38,9 +46,8 @@ def live() -> None:
     if run.config.imported:
         return nothing(measured.IMPORTED)
     below_slider = st.container()
-    sweep = [other.id for other in store() if run.sweep and other.sweep == run.sweep]
     shown = measured.gather(
-        run, checkpoint, run_multipicker("Compare with", runs=trained_runs(), default=sweep or [run.id])
+        run, checkpoint, run_multipicker("Compare with", runs=trained_runs(), default=sweep_of(run))
     )
     for sentence in shown.problems:
         problem(RunError(sentence), "Left out")

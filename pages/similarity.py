@@ -14,7 +14,7 @@ from moco_core.dashboard.figures.cosine_histograms import (
 from moco_core.dashboard.gallery import gallery, rows
 from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.sections import section
-from moco_core.dashboard.selection import current_run, labels, run_multipicker, step_slider, store
+from moco_core.dashboard.selection import current_run, labels, run_multipicker, step_slider, sweep_of
 from moco_core.dashboard.widgets import chart, guide, nothing, one_of, problem
 from moco_core.runs import Checkpoint, Run, RunError
 
@@ -81,10 +81,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         pick_bar(run, checkpoint, source, found, click)
 
     with section("Other runs at this step"):
-        sweep = [
-            other.id for other in store() if other.id == run.id or (run.sweep and other.sweep == run.sweep)
-        ]
-        runs = in_order(run_multipicker("Runs", default=sweep))
+        runs = in_order(run_multipicker("Runs", default=sweep_of(run)))
         shown, problems = data.others(run, checkpoint, runs, list(labels(runs).values()), source)
         for sentence in problems:
             problem(RunError(sentence), "Left out")

@@ -41,7 +41,7 @@ class MemoryBank(Method):
         self._labels = torch.full((samples,), -1, dtype=torch.long)
         self._written_steps = torch.zeros(
             samples, dtype=torch.long
-        )  # 0: never; kept on the CPU, where it is asked
+        )  # 0: never; on the CPU, where it is asked
 
     def score(self, view_q: Tensor, view_k: Tensor, samples: Tensor, step: int) -> Scored:
         """Each query against its sample's stored key and K others from the bank."""

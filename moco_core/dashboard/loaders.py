@@ -18,9 +18,8 @@ from moco_core.runs import Checkpoint, EvalSet, QueueSnapshot, Run, RunError
 from moco_core.runs.schema import HISTORY_FILE
 
 Array = np.ndarray
-Keys = dict[
-    str | type[Any], Callable[[Any], Any]
-]  # what stands for an argument when it is looked up in a cache
+# What stands for an argument when it is looked up in a cache.
+Keys = dict[str | type[Any], Callable[[Any], Any]]
 
 LAYERS = {"query": "query embeddings", "key": "key embeddings", "features": "backbone features"}
 MOST_SEARCHED = 200_000  # samples of which all nearest neighbours are found: minutes, growing with the square
@@ -51,8 +50,8 @@ def same_directions(run: Run) -> bool:
 
     So they are of an encoder without a head. Then one layer says all that cosines can say.
     """
-    source = run.info.get("source")
-    return isinstance(source, dict) and (source.get("kind") == "import" or source.get("head") == "")
+    source = run.facts("source")
+    return source.get("kind") == "import" or source.get("head") == ""
 
 
 def layer_name(run: Run, layer: str) -> str:

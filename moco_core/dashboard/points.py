@@ -57,9 +57,8 @@ class Colour:
     limits: tuple[float, float] = (0.0, 1.0)  # of the scale
     diverging: bool = False
     details: Mapping[str, Array] = field(default_factory=dict)  # further numbers for the hover label, P each
-    labels: Mapping[str, tuple[Array, tuple[str, ...]]] = field(
-        default_factory=dict
-    )  # P codes (negative: none), names
+    # P codes (negative: none) and their names, for the hover label
+    labels: Mapping[str, tuple[Array, tuple[str, ...]]] = field(default_factory=dict)
 
     @classmethod
     def by_class(cls, title: str, codes: Array, names: Sequence[str], **more: Any) -> Colour:

@@ -47,8 +47,7 @@ def run_actions(runs: Sequence[Run]) -> None:
 
 def _warnings(run: Run) -> list[str]:
     """What was said when the run began, or when its vectors were imported."""
-    source = run.info.get("source")
-    said = [run.info.get("warnings"), source.get("said") if isinstance(source, dict) else None]
+    said = (run.info.get("warnings"), run.facts("source").get("said"))
     lists = [sentences for sentences in said if isinstance(sentences, list) and run.problem is None]
     return [sentence for sentences in lists for sentence in sentences if isinstance(sentence, str)]
 

@@ -128,6 +128,11 @@ def step_slider(run: Run, *, label: str = "Step", param: str = STEP) -> Checkpoi
     return steps[chosen]
 
 
+def sweep_of(run: Run) -> list[str]:
+    """Ids of the runs of a run's sweep, itself among them; of a run without one, its own."""
+    return [other.id for other in store() if other.id == run.id or (run.sweep and other.sweep == run.sweep)]
+
+
 def trained_runs() -> list[Run]:
     """The readable runs that were trained: all but those of imported vectors."""
     return [run for run in store() if run.problem is None and not run.config.imported]

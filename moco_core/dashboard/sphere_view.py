@@ -19,12 +19,8 @@ from moco_core.analysis.checks import as_rows
 from moco_core.dashboard.palette import class_colour
 from moco_core.dashboard.sprite import Sprite
 
-KINDS = (
-    "query",
-    "key",
-    "queue",
-    "sample",
-)  # a shape each: disc with the class's letter, diamond, triangle, dot
+# A shape each: disc with the class's letter, diamond, triangle, dot.
+KINDS = ("query", "key", "queue", "sample")
 HELP = "Arrow keys turn it, plus and minus zoom, zero goes back to the first view."
 
 _HTML = """

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from moco_core.config import TrainConfig
+from moco_core.config import IGNORED, WITHOUT_EFFECT, TrainConfig
 from moco_core.dashboard.drift import Drift, DriftError, read_drift
 from moco_core.runs import Checkpoint, Run, RunError
 from moco_core.runs.last_loss import last_loss
@@ -17,11 +17,8 @@ from moco_core.theory import chance_loss, loss_floor
 
 Arrays = dict[str, np.ndarray]
 
-# Settings that don't make two runs different experiments.
-NOT_COMPARED = {
-    *("name", "seed", "device", "threads", "compile", "log_every", "checkpoint_minutes"),
-    *("snapshots", "keep_weights", "eval_size", "knn_k", "knn_temperature", "bank_size", "drift_share"),
-}
+# Settings that don't make two runs different experiments: measuring otherwise changes nothing that was learnt.
+NOT_COMPARED = {*WITHOUT_EFFECT, "eval_size", "knn_k", "knn_temperature", "bank_size"}
 
 
 @dataclass(frozen=True)
@@ -239,8 +236,7 @@ def _from_drift(measured: Iterable[Drift | None]) -> tuple[dict[str, float], fro
 
 def _setting(config: TrainConfig) -> tuple[object, ...]:
     """Everything that makes an experiment; what a method ignores doesn't count."""
-    ignored = {"moco": set(), "memory-bank": {"momentum"}, "in-batch": {"momentum", "queue_size"}}
-    unused = NOT_COMPARED | ignored.get(config.method, set())
+    unused = NOT_COMPARED.union(IGNORED.get(config.method, ()))
     return tuple(getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in unused)
 
 

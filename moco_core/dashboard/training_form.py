@@ -11,6 +11,7 @@ import streamlit as st
 
 from moco_core.config import (
     FOLDER_PREFIX,
+    IGNORED,
     Device,
     OneOf,
     Range,
@@ -51,7 +52,6 @@ LABELS = {
     "tensorboard": "TensorBoard files",
 }
 STEPS = {"momentum": 0.001, "queue_size": 256, "batch_size": 32, "steps": 100}
-UNUSED = {"in-batch": ("momentum", "queue_size"), "memory-bank": ("momentum",)}  # no effect on these methods
 OWN_FOLDER = "a folder of mine"
 
 
@@ -91,7 +91,7 @@ def _field(name: str, values: dict[str, Any]) -> Any:
     if isinstance(initial, str):
         return st.text_input(label, value=initial, **common)
     assert isinstance(limits, Range)
-    return _number(label, name, disabled=name in UNUSED.get(values.get("method", ""), ()), **common)
+    return _number(label, name, disabled=name in IGNORED.get(values.get("method", ""), ()), **common)
 
 
 def _number(label: str, name: str, **common: Any) -> float | None:
@@ -101,9 +101,8 @@ def _number(label: str, name: str, **common: Any) -> float | None:
     start with the value before.
     """
     initial = default(name)
-    st.session_state.setdefault(
-        common["key"], float(initial)
-    )  # as the widget's own default it would replace None
+    # As the widget's own default it would replace None.
+    st.session_state.setdefault(common["key"], float(initial))
     step = float(STEPS.get(name) or _step(initial))
     entered = st.number_input(label, value=None, step=step, format="%g", **common)
     if isinstance(initial, int) and entered is not None and entered.is_integer():

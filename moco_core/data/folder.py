@@ -10,13 +10,13 @@ import psutil
 import torch
 from torch import Tensor
 
+from moco_core.config import some
 from moco_core.data.images import DataError, ImageSet
 from moco_core.data.listing import Listing, list_folder
 from moco_core.data.reading import read_all
 
 DEFAULT_SIZE = 32
 FEWEST = 2  # images in each of the two sets
-NAMED = 5  # files named in a message
 
 
 def load_folder(root: Path, image_size: int | None) -> tuple[ImageSet, ImageSet]:
@@ -55,7 +55,7 @@ def bytes_needed(listing: Listing, size: int) -> int:
 def must_suffice(listing: Listing, failures: Mapping[int, str]) -> None:
     """Raise `DataError` when a set or a class has lost too many images to damage."""
     names = skipped(listing, failures)
-    named = "; ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    named = some(names, "; ")
     readable = np.array([i not in failures for i in range(len(listing.files))])
     for what, part in (("training", ~listing.held_out), ("held-out", listing.held_out)):
         left = int((part & readable).sum())
@@ -68,7 +68,7 @@ def must_suffice(listing: Listing, failures: Mapping[int, str]) -> None:
     lost = [name for label, name in enumerate(listing.class_names) if label not in found]
     if lost:
         raise DataError(
-            f"{listing.root} has classes without a readable image: {', '.join(lost[:NAMED])}; "
+            f"{listing.root} has classes without a readable image: {some(lost)}; "
             f"mend or remove them ({named})"
         )
 

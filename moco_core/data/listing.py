@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from moco_core.config import some
 from moco_core.data.decode import SUFFIXES
 from moco_core.data.images import DataError
 from moco_core.data.split import FEWEST_TO_SPLIT, held_out_rows
@@ -16,7 +17,6 @@ from moco_core.data.split import FEWEST_TO_SPLIT, held_out_rows
 TRAIN = "train"
 HELD_OUT = ("val", "valid", "validation", "test")  # the first that is there
 NOT_DATA = ("__MACOSX",)
-NAMED = 5  # folders named in a message
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def list_folder(root: Path) -> Listing:
     unreadable = {path: reason for _, reasons in found for path, reason in reasons.items()}
     reasons = tuple(f"{path}: {reason}" for path, reason in sorted(unreadable.items()))
     if not files:
-        blocked = f" ({_some(reasons)})" if reasons else ""
+        blocked = f" ({some(reasons)})" if reasons else ""
         raise DataError(f"{root} holds no images{blocked}; accepted are {', '.join(SUFFIXES)}")
 
     depth = 1 if division else 0
@@ -108,10 +108,5 @@ def _no_empty_class(root: Path, base: Path, accounted_for: Collection[str]) -> N
     )
     if empty:
         raise DataError(
-            f"{root} has sub-folders without images, and each is a class: fill or remove {_some(empty)}"
+            f"{root} has sub-folders without images, and each is a class: fill or remove {some(empty)}"
         )
-
-
-def _some(names: Collection[str]) -> str:
-    shown = list(names)[:NAMED]
-    return ", ".join(shown) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

@@ -29,7 +29,7 @@ Loader = Callable[[Path, int | None], tuple[ImageSet, ImageSet]]
 def load(
     dataset: str, data_root: Path | None = None, image_size: int | None = None
 ) -> tuple[ImageSet, ImageSet]:
-    """(training, held-out) images of a data set of `known_datasets()`, or of `folder:PATH`.
+    """(training, held-out) images of a data set of `LOADERS`, or of `folder:PATH`.
 
     Downloaded sets live in `data_root`, or else where `default_root` says. `image_size` in pixels resizes;
     without it images keep their own size (digits 16, folders 32). Sample ids of the held-out images go on
@@ -68,11 +68,6 @@ def open_images(
     if storage == "memory":
         return load_folder(root, image_size)
     return stream_folder(root, image_size, cache=data_root or default_root())
-
-
-def known_datasets() -> tuple[str, ...]:
-    """The names that `load` takes beside `folder:PATH`."""
-    return tuple(LOADERS)
 
 
 def default_root() -> Path:

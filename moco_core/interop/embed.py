@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from moco_core.config import ConfigError
+from moco_core.config import ConfigError, some
 from moco_core.data.augment import LUMA, MOCO_V2, Preset, augment, plain, preset_for
 from moco_core.data.images import DataError
 from moco_core.data.listing import Listing, list_folder
@@ -35,7 +35,6 @@ SECOND_VIEW = 2  # the draw of the augmented view, as for the evaluation set of 
 THUMBNAIL = 64  # pixels a side, at most
 READ_AHEAD = 2**28  # bytes of pictures that are held before they are encoded
 ENDINGS = (".tar", ".pth", ".pt", ".ckpt", ".bin", ".safetensors")
-NAMED = 5  # files in a message
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def embed_folder(
     left_out = [*listing.unreadable, *seen.failures]
     if left_out:
         files = f"{len(left_out):,} file{'' if len(left_out) == 1 else 's'}"
-        print(f"warning: left out, as unreadable: {files} ({_some(left_out)})", file=sys.stderr)
+        print(f"warning: left out, as unreadable: {files} ({some(left_out, '; ')})", file=sys.stderr)
     vectors = Vectors(
         values=seen.projections,
         features=None if encoder.head is None else seen.features,
@@ -227,7 +226,7 @@ def _encode(
             bar.update(len(numbers) + len(failures) - bar.n)
     if len(numbers) < 2:
         raise VectorsError(
-            f"{listing.root} must hold at least 2 readable images, got {len(numbers)} ({_some(failures)})"
+            f"{listing.root} must hold at least 2 readable images, got {len(numbers)} ({some(failures, '; ')})"
         )
     features, projections, second_view, thumbnails = (
         torch.cat(parts).numpy() for parts in zip(*seen, strict=True)
@@ -254,7 +253,3 @@ def _batches(
             numbers, pixels = [], []
     if numbers:
         yield numbers, torch.from_numpy(np.stack(pixels))
-
-
-def _some(names: list[str]) -> str:
-    return "; ".join(names[:NAMED]) + ("; …" if len(names) > NAMED else "")

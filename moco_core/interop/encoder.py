@@ -8,12 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from moco_core.config import ConfigError
+from moco_core.config import ConfigError, some
 from moco_core.interop.heads import find_head
 from moco_core.interop.matching import find_backbone, suggestion
 from moco_core.interop.weights import Weights, WeightsError
-
-NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def load_encoder(weights: Weights, arch: str, prefix: str, image_size: int) -> L
     broken = [name for name, tensor in state.items() if not tensor.isfinite().all()]
     if broken:
         raise WeightsError(
-            f"{weights.path} holds weights that are not finite, in {len(broken)} of its tensors ({_some(broken)}): its "
+            f"{weights.path} holds weights that are not finite, in {len(broken)} of its tensors ({some(broken)}): its "
             "training has broken down"
         )
     backbone = match.build()
@@ -85,11 +83,7 @@ def load_encoder(weights: Weights, arch: str, prefix: str, image_size: int) -> L
     sentence = (
         f"{weights.path.name}: all {match.expected} tensors of {arch} under prefix {match.prefix!r}, "
         + (f"head {name!r} ({width} → {dim})" if name else f"no projection head ({width} features)")
-        + (f"; {len(left)} others left aside ({_some(left)})" if left else "")
-        + (f"; --prefix also takes {_some(others)}" if others else "")
+        + (f"; {len(left)} others left aside ({some(left)})" if left else "")
+        + (f"; --prefix also takes {some(others)}" if others else "")
     )
     return Loaded(backbone, None if head is None else head.eval(), channels, facts, sentence)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moco_core.config import ConfigError
+from moco_core.config import ConfigError, some
 from moco_core.interop.projector_files import FILES, write_projector
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError, schema
 from moco_core.runs.files import clear_abandoned, fsync_dir
@@ -139,10 +139,7 @@ def _refuse_to_lose(out: Path, *, folder: bool, force: bool) -> None:
         raise ConfigError(f"{out} is a folder, and Parquet is one file: choose another --out")
     others = sorted(entry.name for entry in out.iterdir() if entry.name not in FILES) if folder else []
     if others:
-        raise ConfigError(
-            f"{out} holds what no export wrote ({', '.join(others[:3])}{', …' if len(others) > 3 else ''}): "
-            "choose another --out"
-        )
+        raise ConfigError(f"{out} holds what no export wrote ({some(others)}): choose another --out")
 
 
 @contextmanager

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor, nn
 
-ENCODER = re.compile(
-    r"(^|\.)encoder_[qk]\.$"
-)  # ends the prefix of MoCo's encoders, whose `fc` is no classifier
+# Ends the prefix of MoCo's encoders, whose `fc` is no classifier.
+ENCODER = re.compile(r"(^|\.)encoder_[qk]\.$")
 OWN = re.compile(r"(^|\.)(query|key)\.$")  # what ours are called
 LAST = re.compile(r"[^.]*\.$")
 

@@ -39,9 +39,7 @@ class Vectors:
     names: tuple[str, ...] | None = None  # N
     thumbnails: Array | None = None  # N×H×W×C uint8, C 1 or 3
     second_view: Array | None = None  # N×D, the same samples seen another way: positive pairs
-    features: Array | None = (
-        None  # N×F, what lies before the values in the encoder; the values themselves when None
-    )
+    features: Array | None = None  # N×F, what lies before the values in the encoder; the values when None
 
     def __post_init__(self) -> None:
         """Bring everything into its type and check that it belongs together."""

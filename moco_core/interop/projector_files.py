@@ -27,9 +27,7 @@ def write_projector(folder: Path, vectors: np.ndarray, images: EvalSet, name: st
     from pyarrow import csv
 
     columns = [pa.array(column, pa.float32()) for column in vectors.T]
-    plain = csv.WriteOptions(
-        include_header=False, delimiter="\t"
-    )  # numbers are written so that they read the same
+    plain = csv.WriteOptions(include_header=False, delimiter="\t")  # numbers read as they were written
     csv.write_csv(pa.table(columns, [str(i) for i in range(len(columns))]), folder / VECTORS, plain)
     (folder / METADATA).write_text(_metadata(images), encoding="utf-8")
     sheet = sprite(images.thumbnails) if images.pictured else None

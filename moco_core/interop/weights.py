@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.serialization import safe_globals
 
+from moco_core.config import some
 from moco_core.interop.problem import VectorsError
 
 DEEPEST = 6  # dictionaries within dictionaries; a damaged file may hold one that contains itself
-NAMED = 5  # names in a message
 
 # What training frameworks store beside the weights. None of it is needed, so each becomes an `_Unused`: that the
 # names are known here runs nothing of the packages they come from.
@@ -89,7 +89,7 @@ def read_weights(path: Path) -> Weights:
     content = _safetensors(path) if kind == "safetensors" else _torch(path)
     tensors = dict(_flat(content, ""))
     if not tensors:
-        found = f"keys {', '.join(map(str, list(content)[:NAMED]))}" if isinstance(content, dict) else ""
+        found = f"keys {some([str(key) for key in content])}" if isinstance(content, dict) else ""
         raise WeightsError(
             f"{path} holds no named tensors but {found or f'a {type(content).__name__}'}: "
             "save a state dict, as in torch.save(model.state_dict(), 'weights.pt')"
@@ -135,9 +135,8 @@ def _torch(path: Path) -> Any:
     except Exception as error:  # a damaged file can raise anything
         names = _code_in(path, error)
         if names:
-            shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if names[NAMED:] else "")
             raise WeightsError(
-                f"{path} holds more than tensors ({shown}), and reading that could run code that is in the file: "
+                f"{path} holds more than tensors ({some(names)}), and reading that could run code that is in the file: "
                 "where the model is at hand, save its weights alone, torch.save(model.state_dict(), 'weights.pt')"
             ) from error
         reason = " ".join(str(error).split())[:200] or type(error).__name__

@@ -87,8 +87,7 @@ def _pairs_per_s(run: Run) -> float:
 
 
 def _snapshot_seconds(run: Run) -> float:
-    seconds = run.info.get("seconds")
-    value = seconds.get("snapshots", 0.0) if isinstance(seconds, dict) else 0.0
+    value = run.facts("seconds").get("snapshots")
     return float(value) if isinstance(value, int | float) else 0.0
 
 

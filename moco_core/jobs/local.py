@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import moco_core
@@ -66,12 +67,8 @@ def submit_sweep(
 def sweep_tag(root: Path, over: str) -> str:
     """A tag that no run has yet: `momentum sweep`, `momentum sweep 2`, …"""
     taken = {run.sweep for run in RunStore(root)}
-    number = 1
-    while True:
-        tag = f"{over} sweep" if number == 1 else f"{over} sweep {number}"
-        if tag not in taken:
-            return tag
-        number += 1
+    tags = (f"{over} sweep {number}" if number > 1 else f"{over} sweep" for number in count(1))
+    return next(tag for tag in tags if tag not in taken)
 
 
 def resume(root: Path, run_id: str) -> None:

@@ -13,6 +13,7 @@ TRAINING_IMAGES = {
     "fashion-mnist": 60000,
     "cifar10": 50000,
     "cifar100": 50000,
+    "stl10": 105000,
 }
 
 
@@ -20,8 +21,7 @@ def training_images(dataset: str, runs: Iterable[Run]) -> int | None:
     """How many images a run on `dataset` trains on: as the newest run found, else as published, else None."""
     for run in runs:
         if run.problem is None and run.config.dataset == dataset:
-            facts = run.info.get("dataset")
-            count = facts.get("train") if isinstance(facts, dict) else None
+            count = run.facts("dataset").get("train")
             if isinstance(count, int) and count > 0:
                 return count
     return TRAINING_IMAGES.get(dataset)

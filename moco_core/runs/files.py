@@ -15,13 +15,8 @@ from typing import Any
 from safetensors import SafetensorError
 
 ABANDONED = 86_400.0  # seconds after which nobody writes such a file any more
-NO_ARRAYS = (
-    SafetensorError,
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-)  # damage, or a type numpy lacks
+# What reading arrays raises: damage, or a type numpy lacks.
+NO_ARRAYS = (SafetensorError, ValueError, TypeError, KeyError, AttributeError)
 
 
 def fsync_dir(folder: Path) -> None:

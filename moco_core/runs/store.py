@@ -191,11 +191,15 @@ class Run:
         name = self.info.get("name")
         return name if isinstance(name, str) and name else self.id
 
+    def facts(self, about: str) -> Mapping[str, Any]:
+        """What run.json says about `dataset`, `source` or `seconds`; empty where it says nothing."""
+        found = self.info.get(about)
+        return found if isinstance(found, dict) else {}
+
     @property
     def origin(self) -> str:
         """The file that imported vectors came from; empty for a run that was trained."""
-        source = self.info.get("source")
-        return str(source.get("file", "")) if isinstance(source, dict) else ""
+        return str(self.facts("source").get("file", ""))
 
     @property
     def sweep(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from moco_core.caveats import caveats
-from moco_core.config import ConfigError, TrainConfig
+from moco_core.config import ConfigError, TrainConfig, some
 from moco_core.contrast.group import Group
 from moco_core.contrast.in_batch import InBatch
 from moco_core.contrast.memory_bank import MemoryBank
@@ -27,7 +27,6 @@ from moco_core.training.tensorboard import summary_writer
 from moco_core.training.views import Views
 
 SMALLEST_IMAGE = 8
-SKIPPED_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -131,5 +130,4 @@ def _left_out(skipped: Sequence[str]) -> list[str]:
     """What is worth saying of files that can't be read: how many and which."""
     if not skipped:
         return []
-    named = "; ".join(skipped[:SKIPPED_NAMED]) + ("; …" if len(skipped) > SKIPPED_NAMED else "")
-    return [f"Left out, as unreadable: {len(skipped):,} of the folder's files ({named})."]
+    return [f"Left out, as unreadable: {len(skipped):,} of the folder's files ({some(skipped, '; ')})."]

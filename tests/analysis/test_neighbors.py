@@ -102,6 +102,14 @@ def test_the_factors_multiply_to_the_cosine_minus_one():
     assert left @ right.T == pytest.approx(query @ query.T - 1, abs=1e-13)
 
 
+@pytest.mark.parametrize(("count", "k"), [(10, 3), (500, 3), (500, 300)])
+def test_among_equals_the_lower_index_comes_first_and_is_chosen(count, k):
+    indices, cosines = nearest(np.repeat(sphere(2, 6), [count, 1], axis=0), k)
+    for row in range(count):
+        assert indices[row].tolist() == [i for i in range(k + 1) if i != row][:k]
+    assert cosines[:count] == pytest.approx(1)
+
+
 def test_duplicates_are_neighbours_of_each_other():
     x = np.repeat(sphere(20, 6), 3, axis=0)
     indices, cosines = nearest(x, 2)

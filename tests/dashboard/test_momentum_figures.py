@@ -61,10 +61,17 @@ def test_runs_that_differ_in_seed_alone_are_averaged(sweep):
     assert group.text("uniformity") == "–"
 
 
-@pytest.mark.parametrize("field", ["seed", "device", "threads", "snapshots", "drift_share", "name"])
-def test_settings_that_make_no_difference_are_ignored(field):
-    other = {"seed": 5, "device": "cpu", "threads": 1, "snapshots": 9, "drift_share": 0.5, "name": "x"}[field]
-    assert len(grouped([one("a"), one(**{"name": "b", field: other})])) == 1
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"seed": 5}, {"device": "cpu"}, {"threads": 1}, {"compile": True}, {"storage": "memory"}),
+        *({"snapshots": 9}, {"drift_share": 0.5}, {"tensorboard": True}, {"eval_size": 9}, {"knn_k": 9}),
+    ],
+)
+def test_settings_that_make_no_difference_are_ignored(change):
+    groups = grouped([one("a"), one("b", **change)])
+    assert len(groups) == 1
+    assert label(groups[0], grouped([one("a"), one("b", lr=0.1, **change)])) == "m = 0.99, lr 0.06"
 
 
 @pytest.mark.parametrize("change", [{"momentum": 0.5}, {"queue_size": 7}, {"lr": 0.1}, {"temperature": 0.1}])

@@ -18,7 +18,7 @@ from torchvision import datasets
 from moco_core import config
 from moco_core.data import downloads, sources
 from moco_core.data.images import DataError
-from moco_core.data.sources import known_datasets, load
+from moco_core.data.sources import LOADERS, load
 from tests.data.files import write_images, write_mnist, write_pickle
 
 
@@ -247,7 +247,7 @@ def test_downloads_give_up_on_silent_connections_and_leave_the_setting_as_it_was
 
 
 def test_known_names_are_those_of_the_config():
-    assert known_datasets() == config.DATASETS
+    assert tuple(LOADERS) == config.DATASETS
 
 
 @pytest.mark.parametrize(

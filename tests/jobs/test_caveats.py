@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from moco_core.caveats import caveats
-from moco_core.config import TrainConfig
+from moco_core.config import DATASETS, TrainConfig
 from moco_core.jobs.training_images import training_images
 from moco_core.runs import RunStore
 from tests.synthetic import write_run
@@ -53,3 +53,10 @@ def test_images_are_counted_as_the_newest_run_found_them(tmp_path: Path) -> None
     assert training_images("folder:/pictures", runs) == 500
     assert training_images("folder:/others", runs) is None
     assert training_images("cifar10", runs) == 50000
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_the_images_of_every_named_set_are_known(dataset: str) -> None:
+    assert any(
+        "is longer than the" in sentence for sentence in said(training_images(dataset, []), queue_size=2**20)
+    )
