@@ -93,6 +93,11 @@ def blocks(rows: int, width: int, most: int = 1024) -> Iterator[slice]:
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
+def evenly(count: int, most: int) -> Array:
+    """At most `most` of `count` rows, ascending int64, evenly spaced from the first to the last."""
+    return np.linspace(0, count - 1, min(most, count)).round().astype(np.int64)
+
+
 def _as_array(x: object, name: str) -> Array:
     try:
         return np.asarray(x)

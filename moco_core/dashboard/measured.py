@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from moco_core.analysis.checks import evenly
 from moco_core.analysis.staleness import CONSISTENT
 from moco_core.dashboard import loaders
 from moco_core.dashboard.drift import Drift, DriftError, read_drift
@@ -242,7 +243,7 @@ def slot_drift(stored: int, drift: Drift | None) -> np.ndarray:
     if drift is not None and len(drift.slot) and stored:
         every = np.full(max(drift.filled, int(drift.slot.max()) + 1), np.nan)
         every[drift.slot] = drift.drift
-        values = every[np.rint(np.linspace(0, drift.filled - 1, stored)).astype(np.int64)]
+        values = every[evenly(drift.filled, stored)]
     return values
 
 

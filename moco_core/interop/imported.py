@@ -15,7 +15,7 @@ import numpy as np
 
 from moco_core import __version__
 from moco_core.analysis import geometry
-from moco_core.analysis.checks import as_rows
+from moco_core.analysis.checks import as_rows, evenly
 from moco_core.analysis.neighbors import TEMPERATURE, K, knn_accuracy
 from moco_core.config import IMPORTED, ConfigError, TrainConfig
 from moco_core.interop.problem import VectorsError
@@ -139,7 +139,7 @@ def measured(vectors: Vectors, query: Array) -> dict[str, dict[str, Any]]:
     kNN leaves each sample out in turn, where training asks a bank of training images. What compares all pairs is
     taken over at most `MEASURED` samples, and says so in its `count`.
     """
-    part = query[spread_out(len(query))]
+    part = query[evenly(len(query), MEASURED)]
     collapse = geometry.collapse(query)
     features = vectors.values if vectors.features is None else vectors.features
     every = {"count": len(query)}
@@ -163,17 +163,12 @@ def measured(vectors: Vectors, query: Array) -> dict[str, dict[str, Any]]:
     return metrics if vectors.labels is None else metrics | _class_metrics(query, vectors.labels)
 
 
-def spread_out(count: int) -> Array:
-    """At most `MEASURED` of `count` rows, ascending and evenly spaced: the same at every call."""
-    return np.linspace(0, count - 1, min(MEASURED, count)).round().astype(np.int64)
-
-
 def _class_metrics(query: Array, labels: Array) -> dict[str, dict[str, Any]]:
     """What needs labels; nothing when fewer than two samples have one."""
     known = np.flatnonzero(labels >= 0)
     if len(known) < 2:
         return {}
-    chosen = known[spread_out(len(known))]
+    chosen = known[evenly(len(known), MEASURED)]
     k = min(K, len(chosen) - 1)
     metrics: dict[str, dict[str, Any]] = {
         "knn": {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from moco_core.analysis.align import align
+from moco_core.analysis.checks import evenly
 from moco_core.analysis.projection import METHODS, faithfulness, principal_components, project
 from moco_core.runs import Checkpoint, Run, RunError, RunStore
 
@@ -92,11 +93,6 @@ def drawn_rows(count: int, most: int = MOST_SAMPLES) -> Array:
     if count <= most:
         return np.arange(count)
     return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
-
-
-def drawn_slots(filled: int, most: int = MOST_SLOTS) -> Array:
-    """Slots of the queue to draw, oldest first: all, or `most` evenly spaced, the oldest and newest included."""
-    return np.arange(filled) if filled <= most else np.linspace(0, filled - 1, most).round().astype(np.int64)
 
 
 def frames(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings) -> list[Frame]:
@@ -216,7 +212,7 @@ def _space(
         kinds.append(KEY)
     if settings.queue:
         queue = checkpoint.queue
-        slots = drawn_slots(queue.filled)
+        slots = evenly(queue.filled, MOST_SLOTS)
         parts.append(queue.keys[slots])
         kinds.append(QUEUE)
     widths = {part.shape[1] for part in parts}

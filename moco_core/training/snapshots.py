@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from moco_core.analysis import geometry
+from moco_core.analysis.checks import evenly
 from moco_core.analysis.staleness import CONSISTENT
 from moco_core.config import TrainConfig
 from moco_core.contrast.method import Method
@@ -136,10 +137,7 @@ class Snapshots:
         dictionary = method.dictionary()
         if dictionary is None:
             return {}
-        count = len(dictionary.keys)
-        rows = (
-            torch.linspace(0, count - 1, min(count, MOST_SLOTS)).round().long() if count else torch.arange(0)
-        )
+        rows = torch.from_numpy(evenly(len(dictionary.keys), MOST_SLOTS))
         source_ids = self.views.images.sample_ids.cpu()
         return {
             "keys": dictionary.keys.cpu()[rows].float().numpy(),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moco_core.analysis import checks
-from moco_core.analysis.checks import as_count, as_labels, as_pair, as_positive, as_rows, blocks
+from moco_core.analysis.checks import as_count, as_labels, as_pair, as_positive, as_rows, blocks, evenly
 
 good = np.arange(6.0).reshape(3, 2) + 1
 
@@ -99,6 +99,16 @@ def test_blocks_cover_every_row_once_and_stay_small(rows, width, most):
     covered = [i for block in blocks(rows, width, most) for i in range(rows)[block]]
     assert covered == list(range(rows))
     assert all(0 < block.stop - block.start <= most for block in blocks(rows, width, most))
+
+
+@given(count=st.integers(0, 10**7), most=st.integers(2, 70_000))
+def test_rows_are_evenly_spaced_and_none_comes_twice(count, most):
+    rows = evenly(count, most)
+    assert len(rows) == min(count, most)
+    if len(rows) > 1:
+        assert (rows[0], rows[-1]) == (0, count - 1)
+        gaps = np.diff(rows)
+        assert 1 <= gaps.min() <= gaps.max() <= gaps.min() + 1
 
 
 def test_blocks_shrink_with_the_width():

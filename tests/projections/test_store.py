@@ -9,7 +9,7 @@ import pytest
 from moco_core.analysis.align import align
 from moco_core.analysis.projection import principal_components, project
 from moco_core.projections import ProjectionSettings, drawn_rows, find_projection, stored_projection
-from moco_core.projections.compute import KEY, QUERY, QUEUE, compute, drawn_slots, frames
+from moco_core.projections.compute import KEY, QUERY, QUEUE, compute, frames
 from moco_core.projections.store import content_id
 from moco_core.runs import Run, RunError, RunStore
 from tests.synthetic import write_run
@@ -200,13 +200,6 @@ def test_beyond_the_most_a_fixed_sample_is_drawn():
     assert (np.diff(rows) > 0).all()
     np.testing.assert_array_equal(rows, drawn_rows(1000, 100))
     assert drawn_rows(100, 100).tolist() == list(range(100))
-
-
-def test_of_a_long_queue_slots_of_all_ages_are_drawn():
-    slots = drawn_slots(1000, 10)
-    assert (slots[0], slots[-1], len(slots)) == (0, 999, 10)
-    assert (np.diff(slots) == 111).all()
-    assert drawn_slots(5, 10).tolist() == list(range(5))
 
 
 def test_aligned_steps_are_those_of_the_analysis(run):

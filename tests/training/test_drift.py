@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ from moco_core.config import TrainConfig
 from moco_core.contrast.moco import MoCo, ema_update
 from moco_core.training.drift import affordable_batches, frozen_statistics, measure_drift
 from moco_core.training.setup import prepare
+from moco_core.training.snapshots import MOST_SLOTS, Snapshots
 from tests.training.small import SMALL, train_small
 
 CONFIG = TrainConfig(**SMALL | {"drift_share": 1.0})
@@ -18,8 +21,6 @@ def setup():
 
 def filled_moco(setup, steps: int = 3, **changes) -> MoCo:
     """Keys of a few steps by an encoder that stands still."""
-    from dataclasses import replace
-
     setup = replace(setup, config=replace(setup.config, **changes))
     method, views = setup.method().train(), setup.views
     for step in range(1, steps + 1):
@@ -84,8 +85,6 @@ def test_frozen_statistics_normalise_by_the_batch():
 
 
 def test_what_cannot_be_afforded_is_sampled_evenly_over_age(setup):
-    from dataclasses import replace
-
     method = filled_moco(setup, steps=12, queue_size=1000)
     config = replace(CONFIG, drift_share=0.17)
     assert 2 <= affordable_batches(config, 1438) < 12
@@ -119,3 +118,14 @@ def test_no_keys_no_measurement(tmp_path, setup):
     run = train_small(tmp_path, method="in-batch")
     assert run.steps[-1].drift == {}
     assert "k_star" not in run.steps[-1].metrics
+
+
+def test_of_a_longer_queue_no_slot_is_stored_twice(setup, tmp_path):
+    size = MOST_SLOTS + 1
+    method = replace(setup, config=replace(CONFIG, queue_size=size, dim=2)).method()
+    slots = torch.arange(size)
+    method.queue.enqueue(torch.ones(size, 2), slots % len(setup.train), slots % 10, 1)
+    method.queue._written_steps.copy_(slots)
+    stored = Snapshots(tmp_path, CONFIG, setup.views, setup.held_out, setup.device)._stored_keys(method)
+    assert len(np.unique(stored["written_step"])) == MOST_SLOTS
+    assert stored["written_step"][[0, -1]].tolist() == [0, size - 1]
