@@ -19,11 +19,8 @@ SHOWN = (
     *("linear", "knn", "knn_features", "loss", "alignment", "uniformity", "effective_rank"),
     *("k_star_lowest", "gradient_cosine_lowest"),
 )
-MEASURED = (
-    "runs",
-    *(QUANTITIES[name].label for name in SHOWN),
-    "collapse",
-)  # heads a table, above `measured`
+# Heads a table, above `measured`.
+MEASURED = ("runs", *(QUANTITIES[name].label for name in SHOWN), "collapse")
 
 
 @dataclass(frozen=True)

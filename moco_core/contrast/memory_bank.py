@@ -39,9 +39,8 @@ class MemoryBank(Method):
         device = next(encoder.parameters()).device
         self._keys = torch.zeros(samples, dim, device=device)
         self._labels = torch.full((samples,), -1, dtype=torch.long)
-        self._written_steps = torch.zeros(
-            samples, dtype=torch.long
-        )  # 0: never; on the CPU, where it is asked
+        # 0: never written; kept on the CPU, where it is asked.
+        self._written_steps = torch.zeros(samples, dtype=torch.long)
 
     def score(self, view_q: Tensor, view_k: Tensor, samples: Tensor, step: int) -> Scored:
         """Each query against its sample's stored key and K others from the bank."""

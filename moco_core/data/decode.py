@@ -14,7 +14,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")  # others may start programs
 GREY_MODES = ("1", "L", "LA", "I;16", "I;16L", "I;16B", "I;16N")
-UPRIGHT = {
+UPRIGHT = {  # EXIF orientation → what undoes it
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -22,7 +22,7 @@ UPRIGHT = {
     6: Image.Transpose.ROTATE_270,
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
-}  # EXIF orientation → what undoes it
+}
 LARGE = 16_000_000  # pixels; pictures beyond are decoded one at a time, to bound memory
 _one_large = threading.Lock()
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from moco_core.analysis import staleness
+from moco_core.analysis.checks import evenly
 from moco_core.config import TrainConfig
 from moco_core.contrast.method import Dictionary, Method
 from moco_core.training.schedule import planned_snapshots
@@ -91,7 +92,7 @@ def _re_encode(
     """
     written, samples = dictionary.written_steps.cpu(), dictionary.samples.cpu()
     steps = written.unique()
-    chosen = steps[torch.linspace(0, len(steps) - 1, min(most, len(steps))).round().long().unique()]
+    chosen = steps[torch.from_numpy(evenly(len(steps), most))]
     slots, fresh, lagged = [], [], []
     for then in chosen.tolist():
         indices = views.batch(then)

@@ -12,7 +12,6 @@ import torch
 from moco_core.analysis.neighbors import knn_predict
 from moco_core.contrast.group import Group
 from moco_core.data.augment import plain
-from moco_core.data.images import Images
 from moco_core.nets.encoder import Encoder
 
 BATCH = 512
@@ -64,12 +63,6 @@ def embed_together(
         return whole
 
     return Embedded(joined(own.features), joined(own.embeddings))
-
-
-def spread_out(images: Images, most: int) -> torch.Tensor:
-    """Positions of at most `most` images, evenly over the set: the same at every call."""
-    count = min(most, len(images.labels))
-    return torch.linspace(0, len(images.labels) - 1, count).round().long()
 
 
 def knn_accuracy(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from moco_core.analysis.checks import evenly
 from moco_core.caveats import caveats
 from moco_core.config import ConfigError, TrainConfig, some
 from moco_core.contrast.group import Group
@@ -22,7 +23,6 @@ from moco_core.nets.encoder import build_encoder
 from moco_core.nets.norm import GROUPS
 from moco_core.training.device import pick_device
 from moco_core.training.optimizer import lars
-from moco_core.training.probes import spread_out
 from moco_core.training.tensorboard import summary_writer
 from moco_core.training.views import Views
 
@@ -121,7 +121,7 @@ def prepare(config: TrainConfig, group: Group | None = None) -> Setup:
         )
     if train.image_size < SMALLEST_IMAGE:
         raise ConfigError(f"image_size must be at least {SMALLEST_IMAGE} pixels, got {train.image_size}")
-    rows = spread_out(held_out, config.eval_size)
+    rows = torch.from_numpy(evenly(len(held_out), config.eval_size))
     warnings = (*caveats(config, len(train)), *_left_out(train.skipped))
     return Setup(config, device, train.to(device), held_out.subset(rows), warnings, group)
 

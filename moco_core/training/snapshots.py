@@ -19,7 +19,7 @@ from moco_core.data.images import ImageSet
 from moco_core.nets.encoder import Encoder
 from moco_core.runs import RunWriter, schema
 from moco_core.training.drift import measure_drift
-from moco_core.training.probes import Embedded, embed_together, knn_accuracy, linear_probe, spread_out
+from moco_core.training.probes import Embedded, embed_together, knn_accuracy, linear_probe
 from moco_core.training.views import Views
 
 MOST_SLOTS = 65536  # slots of the dictionary that a snapshot stores; of more, this many evenly over age
@@ -126,7 +126,7 @@ class Snapshots:
     def _bank(self, method: Method) -> Bank | None:
         """The labelled training images that vote, embedded; None where fewer than two know their class."""
         train = self.views.images
-        rows = spread_out(train, self.config.bank_size)
+        rows = torch.from_numpy(evenly(len(train), self.config.bank_size))
         rows = rows[train.labels.cpu()[rows] >= 0]
         if len(rows) < 2 or (self.held_out.labels >= 0).sum() < 2:
             return None
