@@ -147,7 +147,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             matrix = data.confusion(run, checkpoint, k, layer)
             click = chart(
                 confusion_chart(matrix.counts, matrix.totals, matrix.names),
-                data.confusion_reading(matrix, k, loaders.layer_name(run, layer)),
+                data.confusion_reading(matrix, loaders.layer_name(run, layer)),
                 matrix.table,
                 key="confusion",
                 clickable=True,

@@ -68,6 +68,7 @@ class Confusion:
     counts: Array  # S×S, row true, column voted
     totals: Array  # S, all votes on the images of a class, those for classes not shown included
     classes: int  # how many there are in all
+    k: int  # neighbours that voted: fewer than asked for where there are no more
     accuracy: float
 
     @property
@@ -258,7 +259,8 @@ def confusion(run: Run, checkpoint: Checkpoint, k: int, layer: str) -> Confusion
         np.searchsorted(shown, truth[both]), np.searchsorted(shown, votes[both]), len(shown)
     )
     totals = np.array([np.count_nonzero(truth == label) for label in shown])
-    return Confusion(shown, names, counts, totals, len(there), float((truth == votes).mean()))
+    voters = min(k, max(len(truth) - 1, 1))
+    return Confusion(shown, names, counts, totals, len(there), voters, float((truth == votes).mean()))
 
 
 def cell(run: Run, checkpoint: Checkpoint, k: int, layer: str, true: int, vote: int) -> Array:
@@ -267,7 +269,7 @@ def cell(run: Run, checkpoint: Checkpoint, k: int, layer: str, true: int, vote: 
     return np.flatnonzero((loaders.eval_set(run).labels == true) & (votes == vote))
 
 
-def confusion_reading(matrix: Confusion, k: int, layer: str) -> str:
+def confusion_reading(matrix: Confusion, layer: str) -> str:
     """What the matrix shows and with which settings (Markdown); `layer` as `loaders.layer_name` calls it."""
     cut = (
         f" Of {matrix.classes:,} classes, the {len(matrix.labels)} that take part in most mistakes are shown."
@@ -275,8 +277,8 @@ def confusion_reading(matrix: Confusion, k: int, layer: str) -> str:
         else ""
     )
     return (
-        f"Row: the true class; column: the vote of the {k} nearest other evaluation samples by cosine, weighted by "
-        f"exp(cosine / {neighbors.TEMPERATURE:g}), in the {layer}. {matrix.accuracy:.1%} of the votes are "
+        f"Row: the true class; column: the vote of the {matrix.k} nearest other evaluation samples by cosine, weighted "
+        f"by exp(cosine / {neighbors.TEMPERATURE:g}), in the {layer}. {matrix.accuracy:.1%} of the votes are "
         f"right: those on the diagonal.{cut} Click a cell to see what is in it."
     )
 

@@ -135,6 +135,7 @@ def test_two_samples(tmp_path, monkeypatch):
     write_run(tmp_path, samples=2, classes=2, queue_size=4)
     app = opened(tmp_path, monkeypatch)
     assert headings(app) == EVERYTHING
+    assert "the vote of the 1 nearest other" in sentences(app.caption)  # of the 20 that the slider asks for
     assert not app.error
 
 
