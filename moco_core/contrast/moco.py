@@ -39,7 +39,7 @@ def encoder_gap(key_module: nn.Module, query_module: nn.Module) -> Tensor:
 
 
 def _parameters(module: nn.Module) -> list[Tensor]:
-    return list(module.parameters())
+    return list(module.theta if isinstance(module, Encoder) else module.parameters())
 
 
 class MoCo(Method):

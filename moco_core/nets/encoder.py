@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -20,6 +22,11 @@ class Encoder(nn.Module):
         self.backbone = backbone
         self.head = head
         self.precision = precision
+
+    @cached_property
+    def theta(self) -> list[nn.Parameter]:
+        """All parameters, listed once: at every step, walking the modules would take as long as moving them."""
+        return list(self.parameters())
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features B×F and embeddings B×D; these are normalised in fp32, whatever precision came before."""

@@ -76,7 +76,7 @@ def train(
         set_learning_rate(optimizer, lr)
         optimizer.zero_grad(set_to_none=True)
         scored.loss.backward()
-        group.average_gradients(method.query.parameters())
+        group.average_gradients(method.query.theta)
         interval_pairs += len(indices)
         record = None
         if step % config.log_interval == 0 or step in (1, config.steps):
@@ -121,7 +121,7 @@ def _record(method: Method, scored: Scored, step: int, lr: float, filled: int) -
     loss, positive_cosine, negative_cosine, contrast_accuracy = shown.tolist()
     if not math.isfinite(loss):
         raise TrainingError(f"the loss is {loss} at step {step}: lower lr or raise temperature")
-    gradients = [p.grad for p in method.query.parameters() if p.grad is not None]
+    gradients = [p.grad for p in method.query.theta if p.grad is not None]
     return {
         "step": step,
         "loss": loss,

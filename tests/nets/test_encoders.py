@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -156,3 +158,12 @@ def test_known_encoders_are_those_of_the_config():
 def test_what_cant_be_built_is_refused(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
         build_encoder(*arguments)
+
+
+def test_a_copy_lists_its_own_parameters():
+    encoder = build_encoder("small-cnn", 1, 16, 8)
+    assert all(a is b for a, b in zip(encoder.theta, encoder.parameters(), strict=True))
+    twin = copy.deepcopy(encoder)
+    assert all(a is b for a, b in zip(twin.theta, twin.parameters(), strict=True))
+    assert not {id(p) for p in twin.theta} & {id(p) for p in encoder.theta}
+    assert twin.state_dict().keys() == encoder.state_dict().keys()
