@@ -54,7 +54,7 @@ class Axis:
 
 def along_momentum(panels: Sequence[Panel]) -> go.Figure:
     """Every quantity against 1 − m, beside the paper's momentum ablation."""
-    axis = Axis("m", "m (log scale of 1 − m)", lambda m: max(1 - m, SMALLEST), MOMENTA)
+    axis = Axis("m", "momentum m", lambda m: max(1 - m, SMALLEST), MOMENTA)
     return _small_charts(panels, axis, paper.MOMENTUM_ABLATION)
 
 
@@ -197,9 +197,9 @@ def _in_two_lines(title: str) -> str:
 
 
 def _apart(sizes: set[float]) -> list[float]:
-    """The sizes, smallest first, without those that are close to the one before."""
+    """The sizes, largest first, without those that are close to a larger one."""
     kept: list[float] = []
-    for size in sorted(sizes):
-        if not kept or size >= APART * kept[-1]:
+    for size in sorted(sizes, reverse=True):
+        if not kept or APART * size <= kept[-1]:
             kept.append(size)
     return kept
