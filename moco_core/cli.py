@@ -131,6 +131,7 @@ def sweep(
     slurm_words: SlurmWords = (),
 ) -> None:
     """Train the same run at several settings of one field, tagged together, and print the results."""
+    over = over.replace("-", "_")  # as its flag is spelled
     configs = _variants(config, over, values, seeds)
     folder = root or default_root()
     options = _slurm_options(launcher, slurm_words)

@@ -10,6 +10,10 @@ SOURCE = "He et al. 2019, Momentum Contrast for Unsupervised Visual Representati
 # lines: ImageNet, ResNet-50, linear probe.
 MOMENTUM_ABLATION = MappingProxyType({0.0: None, 0.9: 55.2, 0.99: 57.8, 0.999: 59.0, 0.9999: 58.9})
 
+# MoCo at two queue lengths, m = 0.999: K = 4096 from the same table, K = 65536 from Table 1. Figure 3, the paper's
+# ablation of K, is a drawing, and rises between the two.
+QUEUE_LENGTHS: Mapping[float, float | None] = MappingProxyType({4096: 59.0, 65536: 60.6})
+
 # Section 4.1, the three ways to get negatives: what they cost against MoCo, in percentage points.
 MEMORY_BANK_LOSS = 2.6  # at equal K
 IN_BATCH_UNSCALED_LOSS = 2.0  # end-to-end at batch 1024 without linear learning-rate scaling, about

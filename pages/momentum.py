@@ -4,6 +4,7 @@ import streamlit as st
 
 from moco_core.dashboard import loaders, readings, sweep_views, sweeps
 from moco_core.dashboard.figures import momentum as figures
+from moco_core.dashboard.figures import sweep_panels
 from moco_core.dashboard.selection import run_multipicker, store, trained_runs
 from moco_core.dashboard.sweep_picker import sweep_picker
 from moco_core.dashboard.widgets import chart, downloads, guide, nothing, problem
@@ -53,15 +54,27 @@ def live() -> None:
     downloads("momentum_table", lambda: table)
 
     scales = sweep_views.timescales(groups)
-    if scales:
+    by_momentum = sweep_views.momentum_panels(groups) if scales else []
+    if by_momentum:
         st.subheader("Along momentum")
         chart(
-            figures.quantities_by_momentum(sweep_views.panels(groups)),
+            sweep_panels.along_momentum(by_momentum),
             "Each quantity against 1 − m: the slower the key encoder, the further left. Dots are runs, lines their "
-            "means. The grey dashed panel is the paper's own, on ImageNet; compare the shapes.",
+            "means. The grey dashed panel is the paper's own, on ImageNet; compare the shapes."
+            + readings.lower_bounds(groups),
             lambda: sweep_views.curve_table(groups),
             key="by_momentum",
         )
+    by_negatives = sweep_views.negatives_panels(groups)
+    if by_negatives:
+        st.subheader("Along queue length")
+        chart(
+            sweep_panels.along_negatives(by_negatives),
+            readings.ALONG_NEGATIVES + readings.lower_bounds(groups),
+            lambda: sweep_views.curve_table(groups),
+            key="by_negatives",
+        )
+    if scales:
         st.subheader("Which m, which K?")
         chart(
             figures.turnover_map(sweep_views.placed(groups)),
@@ -88,7 +101,7 @@ def live() -> None:
         st.subheader("Three ways to get negatives")
         chart(
             figures.by_method([sweeps.label(g, groups) for g in groups], sweep_views.method_panels(groups)),
-            readings.METHODS,
+            readings.METHODS + readings.lower_bounds(groups),
             lambda: sweep_views.curve_table(groups),
             key="methods",
         )

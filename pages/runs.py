@@ -43,7 +43,7 @@ def live() -> None:
         return
     ids = pick_rows(runs_table(found, tickets, labels(runs)))
     chosen = [run for run in found if run.id in ids]
-    run_actions(chosen)
+    run_actions(chosen, found)
 
     st.subheader("Loss")
     drawn = chosen or newest_runs(runs)

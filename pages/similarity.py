@@ -80,7 +80,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         st.dataframe(data.quantile_table(found), hide_index=True, key="quantiles")
         pick_bar(run, checkpoint, source, found, click)
 
-    with section("Other runs at this step"):
+    with section("Other runs" if run.config.imported else "Other runs at this step"):
         runs = in_order(run_multipicker("Runs", default=sweep_of(run)))
         shown, problems = data.others(run, checkpoint, runs, list(labels(runs).values()), source)
         for sentence in problems:
@@ -90,9 +90,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             builder = histogram_grid if layout == "grid" else histogram_overlay
             chart(
                 builder(data.edges(), data.panels(shown), scale),
-                "The same histograms for every run, each at its snapshot nearest to this step. The further the "
-                "positives stand from the hardest negatives, the easier the task has become. Side by "
-                "side, each has a height of its own.",
+                data.others_reading(run, found),
                 lambda: data.bar_table(shown),
                 key="other_runs",
             )

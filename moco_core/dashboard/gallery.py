@@ -19,6 +19,9 @@ from moco_core.runs import EvalSet
 SIDE = 72  # pixels on screen
 WIDER = 1.75  # times as wide is the card of a sample without an image
 NARROWEST = 360  # pixels of one column of lines
+CLAMP = (
+    "display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:4;overflow:hidden"  # lines of a title
+)
 LOSSLESS = 32  # up to this side thumbnails are sent as PNG, beyond as JPEG
 
 
@@ -94,5 +97,5 @@ def _figure(card: Card, side: int) -> str:
         f'<img src="{data_uri(card.image)}" alt="{alt}" width="{side}" height="{side}" '
         f'style="display:block;image-rendering:pixelated;object-fit:contain;border-radius:4px;{frame}">'
         f'<figcaption style="font-size:11px;line-height:1.3;margin-top:4px;overflow-wrap:anywhere">'
-        f'{title}<br><span style="opacity:.7">{detail}</span></figcaption></figure>'
+        f'<span style="{CLAMP}">{title}</span><span style="opacity:.7">{detail}</span></figcaption></figure>'
     )

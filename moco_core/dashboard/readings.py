@@ -246,6 +246,13 @@ def lower_bounds(groups: Sequence[Group]) -> str:
     return " ≥: not all keys were encoded again, so K\\* may be larger."
 
 
+ALONG_NEGATIVES = (
+    "Each quantity against the number of negatives K, on a log scale: the queue's or memory bank's length, or B − 1 "
+    "within the batch. Lines join runs that differ in nothing else. A loss means more the further it lies below "
+    "chance, which rises with K. Where K\\* falls below the grey line, the queue is longer than it is consistent. The "
+    "last panel is the paper's: MoCo on ImageNet at the two lengths for which it gives a number."
+)
+
 METHODS = (
     "The same encoder with its negatives taken from a queue (MoCo), from a memory bank, or from its own batch "
     "(end-to-end); dots are runs, bars their means. On ImageNet the paper finds the memory bank "

@@ -9,25 +9,25 @@ import streamlit as st
 
 from moco_core import jobs
 from moco_core.config import ConfigError
-from moco_core.dashboard.selection import RUN, store
+from moco_core.dashboard.runs_table import trouble
+from moco_core.dashboard.selection import RUN, labels, store
 from moco_core.dashboard.text import plain
 from moco_core.jobs import JobError
 from moco_core.runs import Run, RunError, RunWriter
 
 LONGEST_NAME = 100
+MOST_TROUBLES = 4  # sentences in the box above the buttons
 
 
-def run_actions(runs: Sequence[Run]) -> None:
-    """Buttons for the selected runs; a sentence that says how to select when there are none."""
+def run_actions(runs: Sequence[Run], shown: Sequence[Run]) -> None:
+    """What is wrong with the selected runs and buttons for them; when there are none, with those that are `shown`."""
+    _troubles(runs or shown)
     if not runs:
         st.caption(
             "Select rows by their left edge: one to open or rename it, two to compare them, any to delete them."
         )
         return
     for run in runs:
-        reason = run.problem or run.status.error
-        if reason:
-            st.warning(f"{plain(run.name)}: {plain(reason)}.")
         for sentence in _warnings(run):
             st.caption(f":material/info: {plain(run.name)}: {plain(sentence)}")
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -43,6 +43,19 @@ def run_actions(runs: Sequence[Run]) -> None:
         if idle:
             _button("Go on", ":material/play_circle:", idle, jobs.resume)
         _delete(runs)
+
+
+def _troubles(runs: Sequence[Run]) -> None:
+    """One box for all runs that have failed or are damaged: as a column, their sentences would widen the table."""
+    names = labels(list(store()))
+    said = [f"{plain(names[run.id])}: {plain(reason)}." for run in runs if (reason := trouble(run))]
+    if len(said) > MOST_TROUBLES:
+        more = len(said) - MOST_TROUBLES
+        said[MOST_TROUBLES:] = [
+            f"{more} more with ✕ or ⚠ in the table: select one to read what is wrong with it."
+        ]
+    if said:
+        st.warning("  \n".join(said), icon=":material/warning:")
 
 
 def _warnings(run: Run) -> list[str]:

@@ -62,7 +62,7 @@ def matching(runs: Sequence[Run], text: str) -> list[Run]:
 
 
 def columns(table: pd.DataFrame) -> dict[str, Any]:
-    """How each column is shown, in order; None hides it. Host and note are shown when a run has one."""
+    """How each column is shown, in order; None hides it. Host and note are for runs of other machines and SLURM."""
     column = st.column_config
     return {
         "state": column.TextColumn("State"),
@@ -94,7 +94,7 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
             "Uniformity", format="%.3f", help="log mean exp(−2‖x − y‖²); lower is more uniform."
         ),
         "curve": column.LineChartColumn(
-            "Loss curve", width=80, help="Loss against step, each in its own range."
+            "Loss curve", width=56, help="Loss against step, each in its own range."
         ),
         "created": column.DatetimeColumn("Age", format="distance", help="When the run was made."),
         "sweep": column.TextColumn("Sweep", width=130) if table["sweep"].any() else None,
@@ -131,7 +131,7 @@ def selected_ids(rows: Sequence[int], ids: Sequence[str]) -> list[str]:
 
 def _row(run: Run, ticket: Ticket | SlurmJob | None) -> dict[str, Any]:
     if run.problem is not None:
-        return {"state": _state("unreadable"), "note": run.problem}
+        return {"state": _state("unreadable")}
     config = run.config
     logged = comparable(history(run), config)
     return {
@@ -161,7 +161,8 @@ def _state(phase: str, run: Run | None = None) -> str:
     share = ""
     if run is not None and phase in ("running", "stopping") and run.status.total_steps:
         share = f" {run.status.step / run.status.total_steps:.0%}"
-    return f"{SIGNS.get(phase, '')} {phase}{share}"
+    sign = "⚠" if run is not None and run.damaged_steps else SIGNS.get(phase, "")
+    return f"{sign} {phase}{share}"
 
 
 def _host(run: Run, ticket: Ticket | SlurmJob | None) -> str:
@@ -172,16 +173,17 @@ def _host(run: Run, ticket: Ticket | SlurmJob | None) -> str:
 
 
 def _note(run: Run, ticket: Ticket | SlurmJob | None) -> str:
-    if run.status.error:
-        return run.status.error
     notes = [str(ticket)] if isinstance(ticket, SlurmJob) else []
     if run.status.active and run.status.host != jobs.this_host():
         notes.append(_sign_of_life(run))
-    if notes:
-        return ", ".join(notes)
-    if run.damaged_steps:
-        return "damaged: " + "; ".join(f"{name}: {reason}" for name, reason in run.damaged_steps.items())
-    return ""
+    return ", ".join(notes)
+
+
+def trouble(run: Run) -> str:
+    """What is wrong with a run: why it can't be read, failed, or lacks snapshots. Empty when nothing is."""
+    if run.problem is not None or run.status.error:
+        return run.problem or run.status.error
+    return "; ".join(f"{name} is damaged: {reason}" for name, reason in run.damaged_steps.items())
 
 
 def _sign_of_life(run: Run) -> str:

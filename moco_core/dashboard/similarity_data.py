@@ -276,6 +276,17 @@ def positives_reading(found: Cosines, count: int) -> str:
     )
 
 
+def others_reading(run: Run, found: Cosines) -> str:
+    """What the histograms of several runs show: imported vectors have no steps, and some runs no positives."""
+    steps = "" if run.config.imported else ", each at its snapshot nearest to this step"
+    positives = "The further the positives stand from the hardest negatives, the easier the task. "
+    return (
+        f"The same histograms for every run{steps}. "
+        + positives * (found.positive is not None)
+        + "Side by side, each has a height of its own."
+    )
+
+
 def pairs_reading(kind: str, source: str, count: int) -> str:
     """How the gallery of negatives is laid out."""
     shown = f"The {PAIRS} hardest pairs" if count == PAIRS else f"All {count:,} pairs"

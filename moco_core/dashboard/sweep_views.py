@@ -9,9 +9,19 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from moco_core import paper
-from moco_core.dashboard.figures.momentum import Curve, Panel, Placed, Timescale
+from moco_core.dashboard.figures.momentum import Placed, Timescale
+from moco_core.dashboard.figures.sweep_panels import Curve, Panel
 from moco_core.dashboard.palette import NEUTRAL
-from moco_core.dashboard.sweeps import ACCURACIES, QUANTITIES, Group, label, line_label, momentum_lines
+from moco_core.dashboard.sweeps import (
+    ACCURACIES,
+    QUANTITIES,
+    Group,
+    label,
+    momentum_line_label,
+    momentum_lines,
+    negatives_line_label,
+    negatives_lines,
+)
 from moco_core.theory import half_life, queue_span
 
 PLOTTED = ("loss", "knn", "linear", "alignment", "uniformity", "effective_rank", "k_star_lowest")
@@ -38,11 +48,11 @@ def _row(group: Group, groups: Sequence[Group]) -> dict[str, str]:
     return {
         "setting": label(group, groups),
         "runs": str(len(group.outcomes)),
-        _percent_column("linear"): group.percent("linear"),
+        _title("linear"): group.percent("linear"),
         PAPER_COLUMN: _paper_text(group.momentum),
-        _percent_column("knn"): group.percent("knn"),
+        _title("knn"): group.percent("knn"),
         "collapse": group.verdict,
-        _percent_column("knn_features"): group.percent("knn_features"),
+        _title("knn_features"): group.percent("knn_features"),
         **{QUANTITIES[name].label: group.text(name) for name in QUANTITIES if name not in ACCURACIES},
         "chance loss": f"{group.chance:.2f}",
         "loss floor": f"{group.floor:.2f}",
@@ -51,8 +61,13 @@ def _row(group: Group, groups: Sequence[Group]) -> dict[str, str]:
     }
 
 
-def _percent_column(accuracy: str) -> str:
-    return f"{QUANTITIES[accuracy].label}, %"
+def _title(quantity: str) -> str:
+    """What heads a column or chart of a quantity; accuracies are shown in percent, as the paper's are."""
+    return QUANTITIES[quantity].label + (", %" if quantity in ACCURACIES else "")
+
+
+def _scale(quantity: str) -> float:
+    return 100.0 if quantity in ACCURACIES else 1.0
 
 
 def styled(frame: pd.DataFrame) -> Styler:
@@ -73,28 +88,71 @@ def _paper_text(momentum: float) -> str:
     return "fails" if accuracy is None else f"{accuracy:.1f}"
 
 
-def panels(groups: Sequence[Group]) -> list[Panel]:
-    """One panel a quantity along momentum; the loss with its chance and floor lines. MoCo runs alone."""
+def momentum_panels(groups: Sequence[Group]) -> list[Panel]:
+    """One panel a quantity along momentum, MoCo runs alone; none when all have one momentum and other things vary."""
     lines = momentum_lines(groups)
-    levels = {f"chance {g.chance:.2f}": g.chance for g in groups if g.config.method == "moco"}
-    levels |= {f"floor {g.floor:.2f}": g.floor for g in groups if g.config.method == "moco"}
+    if not _varied(lines) and _varied(negatives_lines(groups)):
+        return []
+    members = [group for line in lines for group in line]
+    levels = {f"chance {g.chance:.2f}": {g.momentum: g.chance} for g in members}
+    levels |= {f"floor {g.floor:.2f}": {g.momentum: g.floor} for g in members}
     return [
         Panel(
-            QUANTITIES[name].label,
+            _title(name),
             [
-                Curve(
-                    line_label(line, lines),
-                    [group.momentum for group in line],
-                    [group.mean(name) for group in line],
-                    [group.deviation(name) for group in line],
-                    [group.values(name).tolist() for group in line],
-                )
+                _curve(name, line, momentum_line_label(line, lines), [g.momentum for g in line])
                 for line in lines
             ],
             levels if name == "loss" else {},
         )
         for name in PLOTTED
     ]
+
+
+def negatives_panels(groups: Sequence[Group]) -> list[Panel]:
+    """One panel a quantity along the number of negatives; none when no runs differ in it alone."""
+    lines = negatives_lines(groups)
+    if not _varied(lines):
+        return []
+    members = sorted((g for line in lines for g in line), key=lambda g: g.config.negatives)
+    temperatures = sorted({g.config.temperature for g in members})
+    queued = [float(g.config.negatives) for g in members if g.config.method != "in-batch"]
+    guides: dict[str, dict[str, dict[float, float]]] = {
+        "loss": {"chance": {float(g.config.negatives): g.chance for g in members}}
+        | {f"floor at τ = {t:g}": _floors(members, t) for t in temperatures},
+        "k_star_lowest": {"K": {size: size for size in queued}},
+    }
+    return [
+        Panel(
+            _title(name),
+            [
+                _curve(name, line, negatives_line_label(line, lines), [g.config.negatives for g in line])
+                for line in lines
+            ],
+            guides.get(name, {}),
+        )
+        for name in PLOTTED
+    ]
+
+
+def _varied(lines: Sequence[Sequence[Group]]) -> bool:
+    return any(len(line) > 1 for line in lines)
+
+
+def _floors(members: Sequence[Group], temperature: float) -> dict[float, float]:
+    return {float(g.config.negatives): g.floor for g in members if g.config.temperature == temperature}
+
+
+def _curve(quantity: str, line: Sequence[Group], name: str, at: Sequence[float]) -> Curve:
+    scale = _scale(quantity)
+    return Curve(
+        name,
+        at,
+        [scale * group.mean(quantity) for group in line],
+        [scale * group.deviation(quantity) for group in line],
+        [(scale * group.values(quantity)).tolist() for group in line],
+        [group.at_least(quantity) for group in line],
+    )
 
 
 def placed(groups: Sequence[Group]) -> list[Placed]:
@@ -106,7 +164,7 @@ def placed(groups: Sequence[Group]) -> list[Placed]:
             one.config.queue_size,
             one.config.batch_size,
             one.values.get("gradient_cosine_lowest", math.nan),
-            one.values.get("k_star_lowest", math.nan),
+            Group((one,)).text("k_star_lowest") if "k_star_lowest" in one.values else "",
         )
         for group in groups
         if group.config.method == "moco"
@@ -138,8 +196,9 @@ def methods(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 def method_panels(groups: Sequence[Group]) -> dict[str, list[list[float]]]:
     """Quantity → group → values of its runs, for quantities that some run has."""
-    values = {name: [group.values(name).tolist() for group in groups] for name in COMPARED}
-    return {QUANTITIES[name].label: each for name, each in values.items() if any(each)}
+    values = {name: [(_scale(name) * group.values(name)).tolist() for group in groups] for name in COMPARED}
+    bound = {name: " (≥)" if any(group.at_least(name) for group in groups) else "" for name in COMPARED}
+    return {_title(name) + bound[name]: each for name, each in values.items() if any(each)}
 
 
 def curve_table(groups: Sequence[Group]) -> pd.DataFrame:
@@ -152,12 +211,14 @@ def curve_table(groups: Sequence[Group]) -> pd.DataFrame:
                 "method": one.config.method,
                 "momentum": one.config.momentum,
                 "queue_size": one.config.queue_size,
+                "negatives": one.config.negatives,
                 "batch_size": one.config.batch_size,
                 "temperature": one.config.temperature,
                 "seed": one.config.seed,
                 "state": one.state,
                 "step": one.step,
                 **{name: one.values.get(name, math.nan) for name in QUANTITIES},
+                "at_least": " ".join(sorted(one.at_least)),
                 "chance_loss": group.chance,
                 "loss_floor": group.floor,
                 "collapse": one.verdict,

@@ -92,6 +92,10 @@ class Group:
         values = self.values(quantity)
         return float(values.std(ddof=1)) if len(values) > 1 else math.nan
 
+    def at_least(self, quantity: str) -> bool:
+        """Whether the mean is a lower bound."""
+        return any(quantity in one.at_least for one in self.outcomes)
+
     def text(self, quantity: str) -> str:
         """`mean ± deviation`, or a dash."""
         return self._text(quantity, QUANTITIES[quantity].digits)
@@ -104,7 +108,7 @@ class Group:
         mean, deviation = scale * self.mean(quantity), scale * self.deviation(quantity)
         if math.isnan(mean):
             return "–"
-        bound = "≥ " if any(quantity in one.at_least for one in self.outcomes) else ""
+        bound = "≥ " if self.at_least(quantity) else ""
         return f"{bound}{mean:,.{digits}f}" + ("" if math.isnan(deviation) else f" ± {deviation:,.{digits}f}")
 
     @property
@@ -183,33 +187,54 @@ def grouped(outcomes: Iterable[Outcome]) -> list[Group]:
 
 def momentum_lines(groups: Sequence[Group]) -> list[list[Group]]:
     """MoCo groups that differ in momentum alone, each line in order of momentum."""
-    lines: dict[tuple[object, ...], list[Group]] = {}
-    for group in groups:
-        if group.config.method == "moco":
-            lines.setdefault(_setting(dataclasses.replace(group.config, momentum=0.0)), []).append(group)
-    return list(lines.values())
+    return _lines([group for group in groups if group.config.method == "moco"], lambda config: "momentum")
 
 
-def label(group: Group, among: Sequence[Group]) -> str:
-    """What sets a group apart from the others: its method, momentum, and every setting that varies."""
+def negatives_lines(groups: Sequence[Group]) -> list[list[Group]]:
+    """Groups that differ in the number of negatives alone, each line in order of it."""
+    lines = _lines(groups, _negatives_field)
+    return [sorted(line, key=lambda group: group.config.negatives) for line in lines]
+
+
+def momentum_line_label(line: Sequence[Group], lines: Sequence[Sequence[Group]]) -> str:
+    """What sets a line of `momentum_lines` apart from the others."""
+    return label(line[0], [other[0] for other in lines], "momentum") or f"K = {line[0].config.queue_size}"
+
+
+def negatives_line_label(line: Sequence[Group], lines: Sequence[Sequence[Group]]) -> str:
+    """What sets a line of `negatives_lines` apart from the others."""
+    return label(line[0], [other[0] for other in lines], _negatives_field(line[0].config))
+
+
+def label(group: Group, among: Sequence[Group], without: str = "") -> str:
+    """What sets a group apart from the others: its method, momentum, and every setting that varies.
+
+    The setting `without` is left out.
+    """
     config = group.config
     parts = [f"m = {config.momentum:g}"] if config.method == "moco" else [config.method]
-    if config.method != "in-batch" and _varies("queue_size", among):
+    if config.method == "moco" and without == "momentum":
+        parts = []
+    if config.method != "in-batch" and without != "queue_size" and _varies("queue_size", among):
         parts.append(f"K = {config.queue_size}")
     for field in dataclasses.fields(TrainConfig):
-        if field.name in NOT_COMPARED | {"method", "momentum", "queue_size"} or not _varies(
-            field.name, among
-        ):
-            continue
-        parts.append(f"{field.name.replace('_', ' ')} {getattr(config, field.name)}")
+        apart = NOT_COMPARED | {"method", "momentum", "queue_size", without}
+        if field.name not in apart and _varies(field.name, among):
+            parts.append(f"{field.name.replace('_', ' ')} {getattr(config, field.name)}")
     return ", ".join(parts)
 
 
-def line_label(line: Sequence[Group], lines: Sequence[Sequence[Group]]) -> str:
-    """What sets a line of `momentum_lines` apart from the others."""
-    firsts = [other[0] for other in lines]
-    parts = label(line[0], firsts).split(", ")[1:]
-    return ", ".join(parts) or f"K = {line[0].config.queue_size}"
+def _lines(groups: Sequence[Group], field: Callable[[TrainConfig], str]) -> list[list[Group]]:
+    """Groups that differ in one setting alone: `field` names it."""
+    lines: dict[tuple[object, ...], list[Group]] = {}
+    for group in groups:
+        lines.setdefault(_setting(group.config, without=field(group.config)), []).append(group)
+    return list(lines.values())
+
+
+def _negatives_field(config: TrainConfig) -> str:
+    """The setting that decides how many negatives there are."""
+    return "batch_size" if config.method == "in-batch" else "queue_size"
 
 
 def _from_drift(measured: Iterable[Drift | None]) -> tuple[dict[str, float], frozenset[str]]:
@@ -234,9 +259,9 @@ def _from_drift(measured: Iterable[Drift | None]) -> tuple[dict[str, float], fro
     return found, frozenset(name for name, bound in bounds.items() if bound)
 
 
-def _setting(config: TrainConfig) -> tuple[object, ...]:
-    """Everything that makes an experiment; what a method ignores doesn't count."""
-    unused = NOT_COMPARED.union(IGNORED.get(config.method, ()))
+def _setting(config: TrainConfig, without: str = "") -> tuple[object, ...]:
+    """Everything that makes an experiment, `without` one setting; what a method ignores doesn't count."""
+    unused = NOT_COMPARED.union(IGNORED.get(config.method, ()), {without})
     return tuple(getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in unused)
 
 

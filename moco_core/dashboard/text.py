@@ -3,6 +3,7 @@
 import html
 import re
 
+LONGEST_TICK = 24
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:^=&@])")
 
 
@@ -14,6 +15,12 @@ def plain(text: str) -> str:
 def plain_html(text: str) -> str:
     """`text` for places that read HTML: Plotly's titles, legends and hover labels."""
     return html.escape(" ".join(text.split()), quote=False)
+
+
+def tick_html(text: str) -> str:
+    """`plain_html` of a name beside an axis, cut to `LONGEST_TICK` letters: longer ones leave no room to draw."""
+    line = " ".join(text.split())
+    return plain_html(line if len(line) <= LONGEST_TICK else line[: LONGEST_TICK - 1].rstrip() + "…")
 
 
 def duration(seconds: float) -> str:

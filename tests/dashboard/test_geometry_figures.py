@@ -185,6 +185,17 @@ def test_confusion_shows_names_as_text():
     assert figure.data[1].text[1] == "&lt;b&gt;x&lt;/b&gt; → a &amp; b"
 
 
+def test_a_long_name_leaves_room_for_the_chart_and_is_whole_on_hover():
+    long = "a class whose name goes on and on and on"
+    cut = "a class whose name goes…"
+    confused = confusion_chart(np.eye(2, dtype=int), np.ones(2), ["cat", long])
+    assert list(confused.layout.xaxis.ticktext) == list(confused.layout.yaxis.ticktext) == ["cat", cut]
+    assert confused.data[1].text[3] == f"{long} → {long}"
+    profile = class_profile([long], None, np.array([0.5]))
+    assert list(profile.layout.yaxis.ticktext) == [cut]
+    assert list(profile.data[0].customdata) == [long]
+
+
 # circle
 
 

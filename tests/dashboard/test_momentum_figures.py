@@ -1,5 +1,6 @@
 """Sweeps are grouped, averaged and drawn beside the paper's numbers without mixing the two."""
 
+import dataclasses
 import json
 import math
 
@@ -10,7 +11,16 @@ from moco_core import paper
 from moco_core.config import TrainConfig
 from moco_core.dashboard import readings, sweep_views, sweeps
 from moco_core.dashboard.figures import momentum as figures
-from moco_core.dashboard.sweeps import Group, Outcome, grouped, label, momentum_lines, outcome
+from moco_core.dashboard.figures import sweep_panels
+from moco_core.dashboard.sweeps import (
+    Group,
+    Outcome,
+    grouped,
+    label,
+    momentum_lines,
+    negatives_lines,
+    outcome,
+)
 from moco_core.runs import Run
 from moco_core.tables import results
 from tests.stale_runs import write_stale_run
@@ -108,7 +118,25 @@ def test_a_line_along_momentum_holds_everything_else_fixed(sweep):
         [(0.0, 1024), (0.99, 1024)],
         [(0.99, 4096)],
     ]
-    assert [sweeps.line_label(line, lines) for line in lines] == ["K = 1024", "K = 4096"]
+    assert [sweeps.momentum_line_label(line, lines) for line in lines] == ["K = 1024", "K = 4096"]
+
+
+def test_a_line_along_the_negatives_holds_everything_else_fixed():
+    settings = [
+        *(dict(queue_size=size, momentum=m) for m in (0.9, 0.99) for size in (4096, 256)),
+        dict(queue_size=256, temperature=0.1),
+        *(dict(method="memory-bank", queue_size=size) for size in (1024, 256)),
+        *(dict(method="in-batch", batch_size=size, queue_size=k) for size, k in ((256, 1), (64, 2))),
+    ]
+    lines = negatives_lines(grouped(one(f"{i}", **setting) for i, setting in enumerate(settings)))
+    found = {sweeps.negatives_line_label(line, lines): [g.config.negatives for g in line] for line in lines}
+    assert found == {
+        "m = 0.9, temperature 0.2, batch size 128": [256, 4096],
+        "m = 0.99, temperature 0.2, batch size 128": [256, 4096],
+        "m = 0.99, temperature 0.1, batch size 128": [256],
+        "memory-bank, temperature 0.2, batch size 128": [256, 1024],
+        "in-batch, temperature 0.2": [63, 255],
+    }
 
 
 def test_a_group_has_the_verdicts_of_its_runs_each_once(sweep):
@@ -214,9 +242,9 @@ def test_the_papers_numbers_are_painted_apart(sweep):
 
 
 def test_each_quantity_has_a_panel_and_the_paper_the_last(sweep):
-    figure = figures.quantities_by_momentum(sweep_views.panels(sweep))
+    figure = sweep_panels.along_momentum(sweep_views.momentum_panels(sweep))
     titles = [note.text for note in figure.layout.annotations]
-    assert titles[:2] == ["loss, nats", "kNN accuracy"]
+    assert titles[:2] == ["loss, nats", "kNN<br>accuracy, %"]
     assert any("ImageNet" in title for title in titles)
     assert any("not measured yet" in title for title in titles)  # alignment is missing here
     assert any(title.startswith("chance 6.93") for title in titles)
@@ -225,18 +253,88 @@ def test_each_quantity_has_a_panel_and_the_paper_the_last(sweep):
     assert list(paper_line.y) == [a for a in paper.MOMENTUM_ABLATION.values() if a is not None]
     knn = next(trace for trace in figure.data if trace.xaxis == "x2" and trace.mode == "lines+markers")
     assert list(knn.x) == pytest.approx([1, 0.01])
-    assert list(knn.y) == pytest.approx([0.2, 0.85])
-    assert list(knn.error_y.array) == pytest.approx([0, np.std([0.8, 0.9], ddof=1)])
+    assert list(knn.y) == pytest.approx([20, 85])
+    assert list(knn.error_y.array) == pytest.approx([0, np.std([80, 90], ddof=1)])
     assert {axis.type for axis in figure.select_xaxes()} == {"log"}
 
 
 def test_an_encoder_that_never_moves_still_has_a_place(sweep):
     still = grouped([one("a", momentum=1.0), one("b", momentum=0.5)])
-    figure = figures.quantities_by_momentum(sweep_views.panels(still))
+    figure = sweep_panels.along_momentum(sweep_views.momentum_panels(still))
     knn = next(trace for trace in figure.data if trace.xaxis == "x2")
-    assert min(knn.x) == figures.SMALLEST
+    assert min(knn.x) == sweep_panels.SMALLEST
     assert figures.turnover_map(sweep_views.placed(still)).data
     assert figures.timescales(sweep_views.timescales(still)).data
+
+
+@pytest.fixture
+def lengths() -> list[Group]:
+    """A sweep over K, two seeds at its longest queue, of which not all keys were encoded again."""
+    reached = {1024: (0.7, 1024.0), 4096: (0.75, 2000.0)}
+    runs = [
+        one(f"{size}", queue_size=size, values={"linear": linear, "k_star_lowest": k_star})
+        for size, (linear, k_star) in reached.items()
+    ]
+    other = one("b", queue_size=4096, seed=1, values={"linear": 0.85, "k_star_lowest": 3000.0})
+    return grouped([*runs, dataclasses.replace(other, at_least=frozenset({"k_star_lowest"}))])
+
+
+def of_panel(figure, title):
+    """The traces of the chart below a title."""
+    titles = [note.text for note in figure.layout.annotations]
+    number = titles.index(title) + 1
+    return [trace for trace in figure.data if trace.xaxis == ("x" if number == 1 else f"x{number}")]
+
+
+def test_a_sweep_over_k_is_drawn_along_k(lengths):
+    figure = sweep_panels.along_negatives(sweep_views.negatives_panels(lengths))
+    linear, seeds = of_panel(figure, "linear probe<br>accuracy, %")
+    assert linear.name == "m = 0.99"
+    assert list(linear.x) == [1024, 4096]
+    assert list(linear.y) == pytest.approx([70, 80])
+    assert list(seeds.x) == [4096, 4096]
+    assert list(seeds.y) == pytest.approx([75, 85])
+    chance, floor = of_panel(figure, "loss, nats")[1:]
+    assert list(chance.y) == pytest.approx([math.log(1025), math.log(4097)])
+    assert list(floor.x) == list(chance.x) == [1024, 4096]
+    whole = of_panel(figure, "lowest K*")[-1]
+    assert list(whole.x) == list(whole.y) == [1024, 4096]
+    theirs, _ = of_panel(figure, "paper: linear,<br>ImageNet, %")
+    assert dict(zip(theirs.x, theirs.y, strict=True)) == {4096: 59.0, 65536: 60.6}
+    assert {axis.type for axis in figure.select_xaxes()} == {"log"}
+
+
+def test_a_k_star_that_is_a_lower_bound_is_drawn_as_one(lengths):
+    figure = sweep_panels.along_negatives(sweep_views.negatives_panels(lengths))
+    mean = next(trace for trace in of_panel(figure, "lowest K*") if trace.error_y.visible)
+    assert [text.strip() for text in mean.text] == ["", "≥"]
+    assert "text" in mean.mode
+    assert mean.customdata[1] == "4,096<br>≥ "
+    linear = of_panel(figure, "linear probe<br>accuracy, %")[0]
+    assert "text" not in linear.mode
+    assert list(sweep_views.method_panels(lengths)) == ["linear probe accuracy, %", "lowest K* (≥)"]
+    hover = figures.turnover_map(sweep_views.placed(lengths)).data[-1].text
+    assert [text.rpartition("<br>")[2] for text in hover] == [
+        "lowest K* 1,024",
+        "lowest K* 2,000",
+        "lowest K* ≥ 3,000",
+    ]
+    assert sweep_views.curve_table(lengths)["at_least"].tolist() == ["", "", "k_star_lowest"]
+
+
+def test_what_does_not_vary_has_no_charts(sweep, lengths):
+    assert sweep_views.momentum_panels(sweep)
+    assert sweep_views.negatives_panels(sweep)
+    assert not sweep_views.momentum_panels(lengths)
+    momenta = grouped([one("a", momentum=0.5), one("b", momentum=0.9), one("c", method="in-batch")])
+    assert not sweep_views.negatives_panels(momenta)
+
+
+def test_ticks_of_k_keep_apart():
+    sizes = [1000, 1024, 2048, 2500]
+    panels = sweep_views.negatives_panels(grouped(one(f"{k}", queue_size=k) for k in sizes))
+    axis = sweep_panels.along_negatives(panels).layout.xaxis
+    assert list(axis.ticktext) == ["65,536", "4,096", "2,500", "1,024"]
 
 
 def test_the_map_places_every_run_over_lines_of_equal_turnover(sweep):
@@ -271,12 +369,12 @@ def test_three_clocks_stand_on_one_axis(sweep):
 def test_methods_stand_side_by_side(sweep):
     names = [label(g, sweep) for g in sweep]
     panels = sweep_views.method_panels(sweep)
-    assert list(panels) == ["kNN accuracy", "linear probe accuracy", "lowest K*"]
+    assert list(panels) == ["kNN accuracy, %", "linear probe accuracy, %", "lowest K*"]
     figure = figures.by_method(names, panels)
     bars = [trace for trace in figure.data if trace.type == "bar"]
-    assert [(bar.y[0], round(bar.x[0], 3)) for bar in bars[:2]] == [(names[0], 0.2), (names[1], 0.85)]
+    assert [(bar.y[0], round(bar.x[0], 3)) for bar in bars[:2]] == [(names[0], 20), (names[1], 85)]
     dots = [trace for trace in figure.data if trace.type == "scatter" and trace.y[0] == names[1]]
-    assert list(dots[0].x) == [0.8, 0.9]
+    assert list(dots[0].x) == [80, 90]
     assert len(sweep_views.methods(sweep)) == 3
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moco_core.dashboard.text import duration, plain, plain_html
+from moco_core.dashboard.text import duration, plain, plain_html, tick_html
 
 
 @given(st.text())
@@ -21,6 +21,12 @@ def _escapes(text: str, index: int) -> bool:
     while index - before > 0 and text[index - before - 1] == "\\":
         before += 1
     return before % 2 == 0
+
+
+def test_names_beside_an_axis_are_cut_before_they_are_escaped() -> None:
+    assert tick_html("of  24 letters, as it is.") == "of 24 letters, as it is."
+    assert tick_html("of 25 letters, and so cut") == "of 25 letters, and so c…"
+    assert tick_html("<b>" * 9) == "&lt;b&gt;" * 7 + "&lt;b…"
 
 
 def test_markup_is_taken_literally() -> None:

@@ -89,6 +89,13 @@ def test_what_is_no_image_is_not_called_one(root, page):
         assert "image" not in " ".join(said)
 
 
+def test_vectors_that_were_never_trained_have_no_steps(root):
+    write(root)
+    text = shown(open_page("similarity", run="words"))
+    assert "Other runs" in text
+    assert "step" not in text.lower()
+
+
 def test_what_needs_a_second_view_is_neither_offered_nor_announced(root):
     write(root)
     write(root, "pairs", second_view=np.random.default_rng(0).normal(size=(N, 6)))
@@ -96,6 +103,7 @@ def test_what_needs_a_second_view_is_neither_offered_nor_announced(root):
         similarity, geometry = open_page("similarity", run=run), open_page("geometry", run=run)
         assert ("tau" in {slider.key for slider in similarity.slider}) == there
         assert ("Below: the share of the softmax" in shown(similarity)) == there
+        assert ("The further the positives stand" in shown(similarity)) == there
         assert ("alignment (left" in shown(geometry)) == there
 
 

@@ -52,6 +52,16 @@ def test_a_sweep_can_be_chosen_by_its_tag(root):
     assert len(app.multiselect[0].value) == 2
 
 
+def test_a_sweep_over_k_is_shown_along_k(root):
+    for size in (16, 32):
+        write_stale_run(root, f"k {size}", sweep="s", queue_size=size)
+    app = open_page("momentum")
+    text = shown(app)
+    assert "Along queue length" in text
+    assert "Along momentum" not in text
+    assert len(charts(app)) == 3
+
+
 def test_three_methods_are_compared(root):
     write_stale_run(root, "a", sweep="s")
     write_stale_run(root, "b", sweep="s", method="memory-bank")

@@ -74,15 +74,32 @@ def test_damaged_and_foreign_runs_are_listed_with_their_reason(root: Path) -> No
     torn = write_run(root, "torn")
     (torn / "step-00000010" / "queue.safetensors").unlink()
 
-    table = open_app().dataframe[0].value
+    opened = open_app()
+    table = opened.dataframe[0].value
+    (box,) = opened.warning
+    said = dict(line.split(": ", 1) for line in box.value.replace("\\", "").splitlines())
     assert table.loc["damaged", "state"] == "✕ unreadable"
-    assert "not valid JSON" in table.loc["damaged", "note"]
-    assert "schema 99" in table.loc["newer-schema", "note"]
+    assert "not valid JSON" in said["⚠ damaged"]
+    assert "schema 99" in said["⚠ newer-schema"]
+    assert said["torn"].startswith("step-00000010 is damaged: queue.safetensors")
     assert (table.loc["far", "state"], table.loc["far", "host"]) == ("● running 100%", "gpu-box")
     assert table.loc["silent", "state"] == "? lost contact"
     assert "last sign of life" in table.loc["silent", "note"]
-    assert "step-00000010: queue.safetensors" in table.loc["torn", "note"]
+    assert table.loc["torn", "state"] == "⚠ finished"
     assert table.loc["torn", "knn"] == pytest.approx(0.9)
+
+
+def test_damage_does_not_widen_the_table(root: Path) -> None:
+    for name in "abcdef":
+        (write_run(root, name) / "run.json").write_text("{")
+    write_run(root, "sound")
+    opened = open_app()
+    assert "note" not in opened.dataframe[0].proto.column_order
+    lines = opened.warning[0].value.splitlines()
+    assert len(lines) == 5
+    assert lines[-1].startswith("2 more with ✕ or ⚠ in the table")
+    assert not open_app(runs=["sound"]).warning
+    assert open_app(runs=["a"]).warning[0].value.startswith("⚠ a: ")
 
 
 def test_no_number_is_shown_as_minus_zero() -> None:

@@ -220,6 +220,7 @@ def test_variants_of_a_sweep_say_their_value_and_seeds_count_up():
     ("words", "sentence"),
     [
         (["--over", "momentm"], "did you mean 'momentum'"),
+        (["--over", "queue-size", "--values", "0"], "queue_size must be at least 1"),
         (["--values", "0", "7"], "momentum must be at least 0"),
         (["--values", "x"], "values for momentum must be of type float, got 'x'"),
         (["--seeds", "0"], "seeds must be at least 1"),

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from moco_core.dashboard.figures.class_profile import shown_classes
 from moco_core.dashboard.figures.frame import GUIDE, framed
 from moco_core.dashboard.palette import series_colour
-from moco_core.dashboard.text import plain_html
+from moco_core.dashboard.text import plain_html, tick_html
 
 
 def class_changes(names: Sequence[str], a: np.ndarray, b: np.ndarray, counts: np.ndarray) -> go.Figure:
@@ -45,6 +45,7 @@ def class_changes(names: Sequence[str], a: np.ndarray, b: np.ndarray, counts: np
         y="class",
         height=140 + 20 * len(rows),
     )
-    figure.update_yaxes(tickvals=np.arange(len(rows)), ticktext=labels)
+    ticks = [tick_html(names[row]) for row in rows]
+    figure.update_yaxes(tickvals=np.arange(len(rows)), ticktext=ticks)
     figure.update_layout(margin_t=10)
     return figure

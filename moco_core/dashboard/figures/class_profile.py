@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from moco_core.dashboard.figures.frame import GUIDE, framed
 from moco_core.dashboard.palette import series_colour
-from moco_core.dashboard.text import plain_html
+from moco_core.dashboard.text import plain_html, tick_html
 
 SHOWN = 40
 
@@ -62,7 +62,8 @@ def class_profile(names: Sequence[str], alignment: np.ndarray | None, tolerance:
     framed(figure, x="", y="", height=140 + 18 * len(rows))
     for column, (name, unit, _) in enumerate(panels, start=1):
         figure.update_xaxes(title_text=f"{name}: {unit}", row=1, col=column)
-    figure.update_yaxes(tickvals=np.arange(len(rows)), ticktext=labels)
+    ticks = [tick_html(names[row]) for row in rows]
+    figure.update_yaxes(tickvals=np.arange(len(rows)), ticktext=ticks)
     figure.update_yaxes(title_text="class", row=1, col=1)
     figure.update_layout(showlegend=False, margin_t=10)
     return figure

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from moco_core.dashboard.figures.frame import framed
 from moco_core.dashboard.palette import SEQUENTIAL
-from moco_core.dashboard.text import plain_html
+from moco_core.dashboard.text import plain_html, tick_html
 
 WRITTEN = 20  # up to this many classes the counts stand in the cells
 _TICKS = np.array([0, 0.01, 0.05, 0.2, 0.5, 1])
@@ -23,6 +23,7 @@ def confusion_chart(counts: np.ndarray, totals: np.ndarray, names: Sequence[str]
     """
     share = counts / np.maximum(totals, 1)[:, None]
     labels = [plain_html(name) for name in names]
+    ticks = [tick_html(name) for name in names]
     at = np.arange(len(names))
     column, row = (grid.ravel() for grid in np.meshgrid(at, at))
     written = len(names) <= WRITTEN
@@ -61,6 +62,6 @@ def confusion_chart(counts: np.ndarray, totals: np.ndarray, names: Sequence[str]
     )
     framed(figure, x="vote of the nearest neighbours", y="true class", height=min(900, 260 + 22 * len(names)))
     figure.update_layout(hoverdistance=-1)  # the nearest centre, so a click anywhere in a cell counts
-    figure.update_xaxes(tickvals=at, ticktext=labels, showgrid=False, zeroline=False)
-    figure.update_yaxes(tickvals=at, ticktext=labels, autorange="reversed", showgrid=False, zeroline=False)
+    figure.update_xaxes(tickvals=at, ticktext=ticks, showgrid=False, zeroline=False)
+    figure.update_yaxes(tickvals=at, ticktext=ticks, autorange="reversed", showgrid=False, zeroline=False)
     return figure
