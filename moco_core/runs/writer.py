@@ -31,8 +31,8 @@ from moco_core.runs.files import (
     sha256,
     write_bytes,
 )
+from moco_core.runs.reading import read_json
 from moco_core.runs.schema import RunError, RunStatus, step_name
-from moco_core.runs.store import read_json
 
 Arrays = Mapping[str, np.ndarray]
 LOCK_FILE = ".lock"
