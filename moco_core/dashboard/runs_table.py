@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from moco_core import jobs
+from moco_core.dashboard.figures.thinned import thinned
 from moco_core.dashboard.loaders import history
 from moco_core.dashboard.losses import comparable
 from moco_core.dashboard.selection import choose_runs, chosen_runs
@@ -203,11 +204,7 @@ def newest_metric(run: Run, name: str) -> float | None:
 
 def sparkline(values: np.ndarray) -> list[float]:
     """At most `SPARK_POINTS` means over equal stretches of `values`, what is not finite left out."""
-    values = values[np.isfinite(values)]
-    if len(values) <= SPARK_POINTS:
-        return [round(float(v), 4) for v in values]
-    edges = np.linspace(0, len(values), SPARK_POINTS + 1).astype(int)
-    return [round(float(v), 4) for v in np.add.reduceat(values, edges[:-1]) / np.diff(edges)]
+    return [round(float(v), 4) for v in thinned(values[np.isfinite(values)], SPARK_POINTS)]
 
 
 def _searched(run: Run) -> str:
