@@ -15,6 +15,7 @@ from moco_core.dashboard.figures.thinned import thinned
 from moco_core.dashboard.loaders import history
 from moco_core.dashboard.losses import comparable
 from moco_core.dashboard.selection import choose_runs, chosen_runs
+from moco_core.dashboard.standstill import standstill
 from moco_core.dashboard.text import duration
 from moco_core.jobs import SlurmJob, Ticket
 from moco_core.runs import Run
@@ -178,6 +179,7 @@ def _note(run: Run, ticket: Ticket | SlurmJob | None) -> str:
     notes = [str(ticket)] if isinstance(ticket, SlurmJob) else []
     if run.status.active and run.status.host != jobs.this_host():
         notes.append(_sign_of_life(run))
+    notes += filter(None, [standstill(run, history(run))])
     if notes:
         return ", ".join(notes)
     if run.damaged_steps:
