@@ -20,6 +20,7 @@ from moco_core.interop.problem import VectorsError
 from moco_core.jobs import JobError, SlurmDesk, slurm, sweep_tag
 from moco_core.paper import RECIPES
 from moco_core.runs import Run, RunError, RunStore
+from moco_core.runs.files import reason
 from moco_core.runs.schema import default_root
 from moco_core.runs.verify import damage
 
@@ -73,8 +74,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
         sys.exit(141)  # as if the signal had been left to do its work
     except OSError as error:  # a folder that can't be made or read, a full disk
-        where = f"{error.filename}: " if error.filename else ""
-        _exit(1, f"{where}{error.strerror or error}")
+        _exit(1, reason(error))
 
 
 def train(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -318,6 +319,7 @@ def variants(config: TrainConfig, over: str, values: Sequence[Any]) -> list[Trai
     return [dataclasses.replace(one, name=name) for one, name in zip(configs, names, strict=True)]
 
 
+@functools.cache  # it takes milliseconds, and every config that is read asks
 def field_hints() -> dict[str, Any]:
     """The annotated type of every field of `TrainConfig`, in order."""
     return get_type_hints(TrainConfig, include_extras=True)

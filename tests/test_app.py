@@ -1,16 +1,18 @@
 """The frame around every page: navigation, run picker, training panel; and each page on awkward folders."""
 
+import json
 import os
+import re
 import shutil
 from pathlib import Path
 
-import psutil
 import pytest
 
 from moco_core.dashboard.training_panel import OPENED
 from moco_core.jobs import this_host
 from moco_core.jobs.desk import Desk
 from moco_core.runs import RunStore, RunWriter
+from moco_core.runs.process import start_of
 from tests.charts import charts
 from tests.framed import REPOSITORY, button, framed, open_app, texts
 from tests.jobs.conftest import root, status, wait_for, wait_for_state
@@ -186,16 +188,27 @@ def test_training_found_again_by_another_session(root: Path) -> None:
 
 
 def test_progress_of_a_run_started_elsewhere(root: Path) -> None:
-    this = psutil.Process()
     path = write_run(root, MARKUP, state="running")
     RunWriter(path).set_status(
-        host=this_host(), pid=os.getpid(), pid_started=this.create_time(), total_steps=100
+        host=this_host(), pid=os.getpid(), pid_started=start_of(os.getpid()), total_steps=100
     )
     opened = open_app()
     (readout,) = [c.value for c in opened.sidebar.caption if "pairs/s" in c.value]
     assert readout.startswith("step 20 of 100 · 1 s left · 1,000 pairs/s · loss ")
     assert "positive cosine 0.95 · mean negative 0.03" in readout
     assert len(charts(opened.sidebar)) == 1
+
+
+def test_a_run_that_hangs_says_how_long_instead_of_when_it_will_be_done(root: Path) -> None:
+    path = write_run(root, "hangs", state="running") / "status.json"
+    own = {"host": this_host(), "pid": os.getpid(), "pid_started": start_of(os.getpid()), "total_steps": 100}
+    long_ago = {"stepped": "2020-01-01T00:00:00+00:00"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | own | long_ago))
+    (readout,) = [c.value for c in open_app().sidebar.caption if "pairs/s" in c.value]
+    assert re.match(r"step 20 of 100 · last step \d+ d ago · 1,000 pairs/s", readout)
+    path.with_name("history.jsonl").unlink()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"step": 0}))
+    assert re.search(r"100 steps to go; starting up, no step for \d+ d\.", texts(open_app()))
 
 
 def test_a_run_lost_while_the_app_was_off_is_found_failed(root: Path) -> None:

@@ -3,6 +3,7 @@ import math
 
 import pytest
 
+from moco_core import config
 from moco_core.config import (
     ConfigError,
     OneOf,
@@ -165,3 +166,9 @@ def test_help_names_every_choice() -> None:
 def test_limits_are_written_in_full() -> None:
     assert str(Range(1, 2**24)) == "at least 1 and at most 16777216"
     assert str(Range(0, 0.5, open_low=True)) == "above 0 and at most 0.5"
+
+
+def test_a_list_of_runs_asks_for_the_types_of_settings_once(monkeypatch):
+    TrainConfig()
+    monkeypatch.setattr(config, "get_type_hints", lambda *_, **__: pytest.fail("asked again"))
+    TrainConfig.from_dict({"momentum": 0.5})

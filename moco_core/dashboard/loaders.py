@@ -15,7 +15,7 @@ import streamlit as st
 
 from moco_core.analysis.neighbors import TEMPERATURE, K, knn_predict, nearest, nearest_in, vote
 from moco_core.runs import Checkpoint, EvalSet, QueueSnapshot, Run, RunError
-from moco_core.runs.schema import HISTORY_FILE
+from moco_core.runs.history import History
 
 Array = np.ndarray
 # What stands for an argument when it is looked up in a cache.
@@ -23,6 +23,9 @@ Keys = dict[str | type[Any], Callable[[Any], Any]]
 
 LAYERS = {"query": "query embeddings", "key": "key embeddings", "features": "backbone features"}
 MOST_SEARCHED = 200_000  # samples of which all nearest neighbours are found: minutes, growing with the square
+MOST_RUNS = (
+    1024  # whose histories are kept: about 40 kB each, read by every table and anew when one is missing
+)
 IMPORTED_LAYERS = {"query": "vectors at unit length", "features": "vectors as they came"}
 
 
@@ -102,20 +105,15 @@ def queue(checkpoint: Checkpoint) -> QueueSnapshot | None:
     return found
 
 
-@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=CONTENT)
+@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=CONTENT)
 def drift(checkpoint: Checkpoint) -> dict[str, Array]:
     """The staleness measured at one step; empty when none was measured."""
     return {name: _frozen(array) for name, array in checkpoint.drift.items()}
 
 
 def history(run: Run) -> dict[str, Array]:
-    """The logged quantities of a run, equally long arrays."""
-    try:
-        stat = (run.path / HISTORY_FILE).stat()
-        version = f"{stat.st_size} {stat.st_mtime_ns}"
-    except OSError:
-        version = ""
-    return _history(run, version)
+    """The logged quantities of a run, equally long arrays; of a run that trains, only what is new is read."""
+    return {name: _frozen(array) for name, array in _history(run).read().items()}
 
 
 def neighbours(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> tuple[Array, Array]:
@@ -158,9 +156,9 @@ def check_searchable(run: Run) -> None:
         )
 
 
-@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=CONTENT)
-def _history(run: Run, version: str) -> dict[str, Array]:
-    return {name: _frozen(array) for name, array in run.history().items()}
+@st.cache_resource(max_entries=MOST_RUNS, show_spinner=False, hash_funcs=CONTENT)
+def _history(run: Run) -> History:
+    return History(run.path)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=CONTENT)

@@ -11,9 +11,11 @@ import pandas as pd
 import streamlit as st
 
 from moco_core import jobs
+from moco_core.dashboard.figures.thinned import thinned
 from moco_core.dashboard.loaders import history
 from moco_core.dashboard.losses import comparable
 from moco_core.dashboard.selection import choose_runs, chosen_runs
+from moco_core.dashboard.standstill import standstill
 from moco_core.dashboard.text import duration
 from moco_core.jobs import SlurmJob, Ticket
 from moco_core.runs import Run
@@ -176,6 +178,7 @@ def _note(run: Run, ticket: Ticket | SlurmJob | None) -> str:
     notes = [str(ticket)] if isinstance(ticket, SlurmJob) else []
     if run.status.active and run.status.host != jobs.this_host():
         notes.append(_sign_of_life(run))
+    notes += filter(None, [standstill(run, history(run))])
     return ", ".join(notes)
 
 
@@ -205,11 +208,7 @@ def newest_metric(run: Run, name: str) -> float | None:
 
 def sparkline(values: np.ndarray) -> list[float]:
     """At most `SPARK_POINTS` means over equal stretches of `values`, what is not finite left out."""
-    values = values[np.isfinite(values)]
-    if len(values) <= SPARK_POINTS:
-        return [round(float(v), 4) for v in values]
-    edges = np.linspace(0, len(values), SPARK_POINTS + 1).astype(int)
-    return [round(float(v), 4) for v in np.add.reduceat(values, edges[:-1]) / np.diff(edges)]
+    return [round(float(v), 4) for v in thinned(values[np.isfinite(values)], SPARK_POINTS)]
 
 
 def _searched(run: Run) -> str:

@@ -17,6 +17,7 @@ from moco_core.dashboard.chart_view import draw_chart
 from moco_core.dashboard.figures.progress import progress_chart
 from moco_core.dashboard.loaders import history
 from moco_core.dashboard.selection import shown_runs, store
+from moco_core.dashboard.standstill import pairs_per_s, standstill
 from moco_core.dashboard.text import duration, plain
 from moco_core.jobs import JobError, SlurmJob, Ticket
 from moco_core.runs import Run, RunError
@@ -114,14 +115,14 @@ def _waiting(run: Run, ticket: Ticket | SlurmJob) -> None:
 
 
 def _readout(run: Run, logged: dict[str, np.ndarray]) -> str:
-    status = run.status
+    status, halted = run.status, standstill(run, logged)
     if not len(logged["step"]):
-        return f"{status.total_steps:,} steps to go; starting up."
-    rate = float(np.median(logged["pairs_per_s"][-5:]))
+        return f"{status.total_steps:,} steps to go; starting up{', ' if halted else ''}{halted}."
+    rate = pairs_per_s(logged)
     left = (status.total_steps - status.step) * run.config.batch_size / rate if rate > 0 else np.inf
     parts = [
         f"step {status.step:,} of {status.total_steps:,}",
-        f"{duration(left)} left" if np.isfinite(left) else "",
+        halted or (f"{duration(left)} left" if np.isfinite(left) else ""),
         f"{rate:,.0f} pairs/s",
         f"loss {logged['loss'][-1]:.3f}",
         f"positive cosine {logged['positive_cosine'][-1]:.2f}",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from moco_core.config import ConfigError, some
 from moco_core.interop.projector_files import FILES, write_projector
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError, schema
-from moco_core.runs.files import clear_abandoned, fsync_dir
+from moco_core.runs.files import clear_abandoned, fsync_dir, naming
 from moco_core.runs.schema import step_name
 
 if TYPE_CHECKING:
@@ -154,11 +154,12 @@ def _in_place_of(out: Path) -> Iterator[Path]:
     mark = secrets.token_hex(4)
     temporary, old = folder / f".{out.name}.{mark}", folder / f".{out.name}.{mark}.old"
     try:
-        yield temporary
-        if out.is_dir():  # a folder can't be replaced in one move, so the old one steps aside
-            os.rename(out, old)
-        os.replace(temporary, out)
-        fsync_dir(folder)
+        with naming(out):
+            yield temporary
+            if out.is_dir():  # a folder can't be replaced in one move, so the old one steps aside
+                os.rename(out, old)
+            os.replace(temporary, out)
+            fsync_dir(folder)
         clear_abandoned(folder, glob.escape(out.name))
     finally:
         if old.exists() and not out.exists():

@@ -19,6 +19,9 @@ from moco_core.config import some
 from moco_core.interop.problem import VectorsError
 
 DEEPEST = 6  # dictionaries within dictionaries; a damaged file may hold one that contains itself
+ACCEPTED = (
+    "a whole file is accepted that torch.save or safetensors wrote, such as a state dict or a checkpoint"
+)
 
 # What training frameworks store beside the weights. None of it is needed, so each becomes an `_Unused`: that the
 # names are known here runs nothing of the packages they come from.
@@ -121,7 +124,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise WeightsError(f"{path} is damaged: {error}") from error
+        raise WeightsError(f"{path} is damaged: {ACCEPTED}") from error
 
 
 def _torch(path: Path) -> Any:
@@ -139,8 +142,7 @@ def _torch(path: Path) -> Any:
                 f"{path} holds more than tensors ({some(names)}), and reading that could run code that is in the file: "
                 "where the model is at hand, save its weights alone, torch.save(model.state_dict(), 'weights.pt')"
             ) from error
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise WeightsError(f"{path} can't be read as weights, it may be damaged: {reason}") from error
+        raise WeightsError(f"{path} is damaged, or holds no weights: {ACCEPTED}") from error
 
 
 def _code_in(path: Path, error: Exception) -> list[str]:

@@ -4,7 +4,7 @@ from moco_core.jobs import slurm
 from moco_core.jobs.anywhere import phase, resume, slurm_job, stop, tickets, tidy
 from moco_core.jobs.desk import Desk, JobError, Ticket
 from moco_core.jobs.local import queue, submit, submit_sweep, sweep_tag
-from moco_core.jobs.processes import is_alive, silence, this_host
+from moco_core.jobs.processes import is_alive, silence, standstill, this_host
 from moco_core.jobs.removal import delete
 from moco_core.jobs.slurm_desk import SlurmDesk, SlurmJob
 
@@ -22,6 +22,7 @@ __all__ = [
     "silence",
     "slurm",
     "slurm_job",
+    "standstill",
     "stop",
     "submit",
     "submit_sweep",

@@ -33,8 +33,8 @@ class Ticket:
     run_id: str
     number: int  # the lowest is served first
     pid: int | None = None
-    started: float | None = None  # start time of that process, seconds since 1970
-    kill_after: float | None = None  # set when asked to stop: the moment at which patience ends
+    started: float | None = None  # start time of that process, seconds since the machine started
+    kill_after: float | None = None  # set when asked to stop: when patience ends, by `time.monotonic`
 
     @property
     def launched(self) -> bool:

@@ -116,7 +116,7 @@ def stop(root: Path, run_id: str, grace: float = GRACE_SECONDS) -> None:
             desk.remove(run_id)
             return
         if not ticket.stopping:
-            desk.put(replace(ticket, kill_after=time.time() + grace))
+            desk.put(replace(ticket, kill_after=time.monotonic() + grace))
         assert ticket.pid is not None
         terminate(ticket.pid, ticket.started or 0.0)
     serve(root)

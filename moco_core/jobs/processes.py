@@ -1,4 +1,4 @@
-"""Which process is meant: a pid is given to another process later, a pid with its start time is not."""
+"""Whether a process still is there and still works, and how to end it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from dataclasses import dataclass
 import psutil
 
 from moco_core.runs import RunStatus
+from moco_core.runs.process import start_of
+from moco_core.runs.schema import seconds_since
 
-CLOCK_SECONDS = 2.0  # start times are derived from the clock, which may be corrected by a little
+CLOCK_SECONDS = 2.0  # start times are found with the clock, which may be set while that happens
 CONTACT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class _Sign:
-    """A heartbeat as this process saw it first: when, by its own clock, and how old it was then (seconds)."""
+    """A moment in status.json as this process saw it first: when, by its own clock, and how old it was then."""
 
-    heartbeat: str
+    moment: str
     seen: float
     age: float
 
 
-_signs: dict[tuple[str, int, float | None], _Sign] = {}  # the newest of each process that trains somewhere
+_signs: dict[tuple[object, ...], _Sign] = {}  # the newest of each process that trains somewhere
 
 
 def this_host() -> str:
@@ -34,10 +36,9 @@ def this_host() -> str:
 
 
 def started_at(pid: int) -> float | None:
-    """When the process `pid` started (seconds since 1970), or None when there is no such process."""
+    """When the process `pid` started (seconds since the machine did), or None when there is no such process."""
     try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+        return None if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE else start_of(pid)
     except psutil.Error:
         return None
 
@@ -59,29 +60,41 @@ def is_alive(status: RunStatus) -> bool:
 
 
 def silence(status: RunStatus) -> float:
-    """Seconds since a run gave its last sign of life; infinite when it never gave one.
-
-    Clocks of two machines may differ, so they are compared at the first look alone. From then on this process
-    counts by its own clock for how long the heartbeat stays as it is, and one that has moved on can't be older
-    than the look before.
-    """
-    age = max(status.seconds_since_heartbeat(), 0.0)
+    """Seconds since a run gave its last sign of life; infinite when it never gave one."""
     if status.pid is None:  # it waits: nobody renews its heartbeat
-        return age
-    now = time.monotonic()
-    writer = (status.host, status.pid, status.pid_started)
-    sign = _signs.get(writer)
-    if sign is None or status.heartbeat < sign.heartbeat:
-        sign = _Sign(status.heartbeat, now, age)
-    elif status.heartbeat > sign.heartbeat:
-        sign = _Sign(status.heartbeat, now, min(age, now - sign.seen))
-    _signs[writer] = sign
+        return max(status.seconds_since_heartbeat(), 0.0)
+    return _since(status.heartbeat, ("life", status.host, status.pid, status.pid_started))
+
+
+def standstill(status: RunStatus) -> float:
+    """Seconds since a run took its last step, or began; infinite when it says nothing of that.
+
+    A process may give signs of life for ever while it does nothing else.
+    """
+    return _since(status.stepped, ("step", status.host, status.pid, status.pid_started))
+
+
+def _since(moment: str, whose: tuple[object, ...]) -> float:
+    """Seconds since the moment that somebody noted.
+
+    Clocks of two machines may differ, and any clock may be set, so they are compared at the first look alone. From
+    then on this process counts by its own clock for how long the moment stays as it is, and one that has moved on
+    can't be older than the look before.
+    """
+    now, age = time.monotonic(), max(seconds_since(moment), 0.0)
+    sign = _signs.get(whose)
+    if sign is None:
+        sign = _Sign(moment, now, age)
+    elif moment != sign.moment:
+        sign = _Sign(moment, now, min(age, now - sign.seen))
+    _signs[whose] = sign
     return sign.age + now - sign.seen
 
 
 def terminate(pid: int, started: float) -> None:
-    """Ask a process to end, with its group when it leads one."""
+    """Ask a process to end, with its group when it leads one; one that was halted is woken to hear it."""
     _send(pid, started, signal.SIGTERM)
+    _send(pid, started, signal.SIGCONT)
 
 
 def kill(pid: int, started: float) -> None:

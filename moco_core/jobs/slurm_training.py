@@ -25,6 +25,9 @@ from moco_core.jobs.processes import this_host
 from moco_core.jobs.slurm_desk import SlurmDesk
 from moco_core.runs import RunError, RunStatus, RunWriter
 
+# It may be preempted or cancelled: what SLURM has in mind, a job is not told.
+ENDED = "SLURM had its job {} end; the run goes on by itself if SLURM starts that job again"
+
 
 @dataclass
 class Training:
@@ -79,7 +82,7 @@ class Training:
             if run.status.state not in ("queued", "stopped") or job is None or job.stopping:
                 return None
             desk.put(dataclasses.replace(job, host=""))
-            run.set_status(state="queued", pid=None, pid_started=None)
+            run.set_status(state="queued", error="", pid=None, pid_started=None)
         return DelayedSubmission(dataclasses.replace(self))
 
     def _take_up(self, job_id: str, *, leads: bool) -> RunStatus | None:
@@ -111,16 +114,18 @@ class Training:
     def _record_end(self, log: Path, code: int, found: RunStatus) -> None:
         """Give the run its final state unless it has one, is in the hands of another process, or queued once more."""
         assert self._child is not None
-        with suppress(RunError):  # deleted, or damaged: the listing says so
-            run = RunWriter(self.root / self.run_id)
+        desk = SlurmDesk(self.root)
+        with suppress(RunError), desk.key():  # deleted, or damaged: the listing says so
+            run, job = RunWriter(self.root / self.run_id), desk.job(self.run_id)
             status = run.status
             unclaimed = status.state == "queued" and status == found
             ours = unclaimed or (status.host, status.pid) == (this_host(), self._child.pid)
-            if not status.active or not ours:
+            if not ours:
                 return
-            if self._signals:
-                run.set_status(state="stopped")
-            else:
+            if self._signals and (status.active or status.state == "stopped"):
+                error = "" if job is None or job.stopping else ENDED.format(job.job_id)
+                run.set_status(state="stopped", error=error)
+            elif status.active:
                 run.set_status(state="failed", error=last_words(log, code))
 
 

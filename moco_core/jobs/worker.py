@@ -73,7 +73,7 @@ def _launch(
         desk.remove(ticket.run_id)
         return
     children[ticket.run_id] = child
-    desk.put(replace(ticket, pid=child.pid, started=started_at(child.pid) or time.time()))
+    desk.put(replace(ticket, pid=child.pid, started=started_at(child.pid) or 0.0))
 
 
 def _settle(desk: Desk, children: dict[str, subprocess.Popen[bytes]]) -> None:
@@ -83,7 +83,7 @@ def _settle(desk: Desk, children: dict[str, subprocess.Popen[bytes]]) -> None:
             continue
         child = children.get(ticket.run_id)
         if not _gone(ticket, child):
-            if ticket.kill_after is not None and time.time() > ticket.kill_after:
+            if ticket.kill_after is not None and time.monotonic() > ticket.kill_after:
                 kill(ticket.pid, ticket.started)
             continue
         children.pop(ticket.run_id, None)
@@ -113,7 +113,7 @@ def _record_end(desk: Desk, ticket: Ticket, code: int | None) -> bool:
         return False
     if ticket.kill_after is None:
         run.set_status(state="failed", error=last_words(desk.log(ticket.run_id), code))
-    elif time.time() > ticket.kill_after:
+    elif time.monotonic() > ticket.kill_after:
         run.set_status(state="stopped", error="it did not end in time when asked to stop, and was killed")
     else:
         run.set_status(state="stopped")

@@ -9,13 +9,14 @@ from tqdm import tqdm
 from moco_core.projections.compute import ProjectionSettings
 from moco_core.projections.store import stored_projection
 from moco_core.runs import Checkpoint, Run, RunError
+from moco_core.runs.files import reason
 
 
 def precompute(run: Run, aligned: bool = False) -> None:
     """Store UMAP and PCA of every step, or with `aligned` the UMAP of all steps together, with a progress bar.
 
     These are the pictures that the projection page opens with. RunError when the run can't be read or has
-    no steps, and at the end when pictures could not be made.
+    no steps, and at the end when pictures could not be made; OSError at once when one can't be stored.
     """
     if run.problem is not None:
         raise RunError(f"run {run.id}: {run.problem}")
@@ -34,8 +35,9 @@ def precompute_newest(run: Run) -> None:
         return
     try:
         stored_projection(run, run.steps[-1], ProjectionSettings())
-    except ValueError as error:
-        print(f"The newest step was not projected: {error}", file=sys.stderr)
+    except (ValueError, OSError) as error:
+        said = reason(error) if isinstance(error, OSError) else error
+        print(f"The newest step was not projected: {said}", file=sys.stderr)
 
 
 def _with_bar(run: Run, wanted: list[tuple[Checkpoint, ProjectionSettings]]) -> None:

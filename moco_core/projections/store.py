@@ -54,8 +54,8 @@ def stored_projection(
 ) -> Projection:
     """The projection: read, or computed, measured and stored in the run's cache.
 
-    Where the cache can't be written it is stored in the folder `spare`, or nowhere. It is stored before it is
-    measured as well, so that a page can show it meanwhile. ValueError when the run lacks what it needs.
+    Where the cache can't be written it is stored in the folder `spare`. It is stored before it is measured as well,
+    so that a page can show it meanwhile. ValueError when the run lacks what it needs, OSError when it can't be stored.
     """
     picture = find_projection(run, checkpoint, settings, spare)
     if picture is None:
@@ -74,16 +74,18 @@ def _write(
     arrays["k"] = np.array([picture.k], np.int64)
     data = save(arrays, metadata={"settings": json.dumps(dataclasses.asdict(settings))})
     name = f"projection-{content_id(run, checkpoint, settings)}.safetensors"
-    for folder in (run.path / CACHE_DIR, spare):
-        if folder is None:
-            continue
-        try:
-            folder.mkdir(exist_ok=True)
-            replace_bytes(folder / name, data)
-            clear_abandoned(folder)
-            return
-        except OSError:  # a read-only run: the next folder, or none
-            continue
+    try:
+        _keep(run.path / CACHE_DIR, name, data)
+    except OSError:  # a read-only run
+        if spare is None:
+            raise
+        _keep(spare, name, data)
+
+
+def _keep(folder: Path, name: str, data: bytes) -> None:
+    folder.mkdir(exist_ok=True)
+    replace_bytes(folder / name, data)
+    clear_abandoned(folder)
 
 
 def _read(path: Path, dim: int) -> Projection | None:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from moco_core.projections.compute import ProjectionSettings
-from moco_core.projections.store import find_projection, stored_projection
-from moco_core.runs import RunError, RunStore
+from moco_core.projections.store import stored_projection
+from moco_core.runs import RunStore
+from moco_core.runs.files import reason
 
 IDLE_SECONDS = 600.0
 
@@ -38,14 +39,14 @@ def serve(jobs: Iterator[dict[str, Any]], answers: TextIO, spare: Path) -> None:
 
         try:
             run = RunStore(wanted["root"])[wanted["run"]]
-            picture = run, run.step(wanted["step"]), ProjectionSettings(**wanted["settings"])
-            stored_projection(*picture, progress, spare)
-            if find_projection(*picture, spare) is None:
-                raise RunError(f"it can't be stored: neither the run's cache nor {spare} can be written")
+            settings = ProjectionSettings(**wanted["settings"])
+            stored_projection(run, run.step(wanted["step"]), settings, progress, spare)
         except ValueError as error:
             say(job, error=str(error))
         except KeyError as error:
             say(job, error=str(error.args[0]))
+        except OSError as error:
+            say(job, error=f"it can't be stored: {reason(error)}")
         except MemoryError:
             say(job, error="there is not enough memory for this picture")
         else:

@@ -8,7 +8,8 @@ import os
 import secrets
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,25 @@ def fsync_dir(folder: Path) -> None:
         os.close(handle)
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Whatever the system says against writing, as when the disk is full, names `path`; by itself it names no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:  # else it is not the system's
+            error.filename, error.filename2 = str(path), None
+        raise
+
+
+def reason(error: OSError) -> str:
+    """What the system says, behind the path that it is about: `runs/a/history.jsonl: No space left on device`."""
+    return f"{error.filename}: " * (error.filename is not None) + (error.strerror or str(error))
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write and sync a file that nobody reads yet."""
-    with path.open("wb") as file:
+    with naming(path), path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -39,11 +56,12 @@ def write_bytes(path: Path, data: bytes) -> None:
 def replace_bytes(path: Path, data: bytes) -> None:
     """Replace a file atomically; readers see the old content or the new."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        write_bytes(temporary, data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with naming(path):
+        try:
+            write_bytes(temporary, data)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def clear_abandoned(folder: Path, name: str = "*") -> None:

@@ -68,6 +68,15 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+def seconds_since(moment: str) -> float:
+    """Seconds since a moment that `now` gave; infinite for anything else."""
+    try:
+        then = datetime.fromisoformat(moment).astimezone(UTC)
+    except (ValueError, OverflowError):  # no date, or one at the end of all days
+        return float("inf")
+    return (datetime.now(UTC) - then).total_seconds()
+
+
 def readable(text: str) -> str:
     """`text` as UTF-8 can hold it: what is no character, as in a file name of another encoding, becomes a `?`."""
     return text.encode(errors="replace").decode()
@@ -92,8 +101,9 @@ class RunStatus:
     step: int = 0
     total_steps: int = 0
     heartbeat: str = ""
+    stepped: str = ""  # when the last step was taken, or training began
     pid: int | None = None
-    pid_started: float | None = None
+    pid_started: float | None = None  # seconds since the machine started
     host: str = ""
     error: str = ""
 
@@ -107,9 +117,9 @@ class RunStatus:
         counts = (status.step, status.total_steps)
         if any(not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in counts):
             raise RunError(f"{STATUS_FILE} must count steps in whole numbers, got {counts}")
-        texts = (status.heartbeat, status.host, status.error)
+        texts = (status.heartbeat, status.stepped, status.host, status.error)
         if any(not isinstance(text, str) for text in texts):
-            raise RunError(f"{STATUS_FILE} must give heartbeat, host and error as text, got {texts}")
+            raise RunError(f"{STATUS_FILE} must give heartbeat, stepped, host and error as text, got {texts}")
         pid, started = status.pid, status.pid_started
         if pid is not None and (not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < MOST_PIDS):
             raise RunError(f"{STATUS_FILE} must give pid as a whole number from 1, got {pid!r}")
@@ -124,11 +134,7 @@ class RunStatus:
 
     def seconds_since_heartbeat(self) -> float:
         """Age of the last sign of life in seconds; infinite when there is none."""
-        try:
-            then = datetime.fromisoformat(self.heartbeat).astimezone(UTC)
-        except (ValueError, OverflowError):  # no date, or one at the end of all days
-            return float("inf")
-        return (datetime.now(UTC) - then).total_seconds()
+        return seconds_since(self.heartbeat)
 
 
 @dataclass(frozen=True)

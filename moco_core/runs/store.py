@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +17,8 @@ from safetensors.numpy import load
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.runs import schema
 from moco_core.runs.files import NO_ARRAYS, sha256
+from moco_core.runs.history import History
+from moco_core.runs.reading import read, read_json
 from moco_core.runs.schema import QueueSnapshot, RunError, RunStatus
 
 Arrays = dict[str, np.ndarray]
@@ -240,12 +240,7 @@ class Run:
 
     def history(self) -> dict[str, np.ndarray]:
         """Equally long arrays of the logged quantities; lines that can't be read are left out."""
-        try:
-            lines = read(self.path / schema.HISTORY_FILE).splitlines()
-        except RunError:
-            lines = []
-        records = [record for record in map(_history_record, lines) if record is not None]
-        return {key: np.array([r[key] for r in records], dtype=np.float64) for key in schema.HISTORY_KEYS}
+        return History(self.path).read()
 
     @cached_property
     def eval_set(self) -> EvalSet:
@@ -362,41 +357,9 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def read(path: Path) -> bytes:
-    """A file's content; `RunError` where it can't be read, or would never end, as a pipe or a device does."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise RunError(f"{path.name} can't be read: it is no file")
-        return path.read_bytes()
-    except OSError as error:
-        raise RunError(f"{path.name} can't be read: {error.strerror or error}") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; `RunError` when there is none."""
-    try:
-        data = read(path)
-        value = json.loads(data, parse_int=_whole)
-        if b"\\ud" in data.lower():  # so half of a character is written, which no text may hold
-            json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"{path.name} is not valid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise RunError(f"{path.name} must hold a JSON object, not {type(value).__name__}")
-    return value
-
-
 def _is_number(value: object) -> bool:
     """Whether a metric can have this value."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _whole(text: str) -> int:
-    """A whole number of 64 bits: others can be neither counted nor drawn."""
-    number = int(text)
-    if not -(2**63) <= number < 2**63:
-        raise ValueError(f"the whole number {text[:20]}… has more than 64 bits")
-    return number
 
 
 def _column(arrays: Mapping[str, np.ndarray], name: str, file: str, *, dims: int, kinds: str) -> np.ndarray:
@@ -411,12 +374,3 @@ def _column(arrays: Mapping[str, np.ndarray], name: str, file: str, *, dims: int
             f"{'' if dims == 1 else 's'}"
         )
     return array
-
-
-def _history_record(line: bytes) -> dict[str, float] | None:
-    try:
-        record = json.loads(line, parse_int=_whole)
-        values = {key: float(record[key]) for key in schema.HISTORY_KEYS}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return values if math.isfinite(values["step"]) else None

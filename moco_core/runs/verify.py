@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moco_core.runs.files import sha256
+from moco_core.runs.reading import read
 from moco_core.runs.schema import RunError
-from moco_core.runs.store import Run, read
+from moco_core.runs.store import Run
 
 
 def damage(run: Run) -> Iterator[str]:

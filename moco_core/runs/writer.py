@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import psutil
 from safetensors.numpy import save
 
 from moco_core.config import TrainConfig
@@ -26,13 +25,15 @@ from moco_core.runs.files import (
     clear_abandoned,
     fsync_dir,
     json_bytes,
+    naming,
     replace_bytes,
     replace_json,
     sha256,
     write_bytes,
 )
+from moco_core.runs.process import this_process
+from moco_core.runs.reading import read_json
 from moco_core.runs.schema import RunError, RunStatus, step_name
-from moco_core.runs.store import read_json
 
 Arrays = Mapping[str, np.ndarray]
 LOCK_FILE = ".lock"
@@ -96,7 +97,7 @@ class RunWriter:
             except BlockingIOError as error:
                 raise RunError(f"run {self.run_id!r} is being trained by another process") from error
             self.clear_unfinished()
-            self.set_status(state="running", error="", **_this_process())
+            self.set_status(state="running", step=self.status.step, error="", **this_process())
             with self._beating():
                 yield
 
@@ -121,14 +122,15 @@ class RunWriter:
         return dict(self._info.get("seconds", {}))
 
     def set_status(self, **changes: Any) -> None:
-        """Change fields of status.json and renew its heartbeat."""
+        """Change fields of status.json and renew its heartbeat; whoever names the step says that it was just taken."""
         with self._status_lock:
             self._write_status(**changes)
 
     def append_history(self, records: Sequence[Mapping[str, float]]) -> None:
         """Add logged steps to history.jsonl, one JSON object a line."""
         lines = "".join(json.dumps(dict(record)) + "\n" for record in records)
-        with (self.path / schema.HISTORY_FILE).open("a") as file:
+        path = self.path / schema.HISTORY_FILE
+        with naming(path), path.open("a") as file:
             file.write(lines)
 
     def truncate_history(self, step: int) -> None:
@@ -183,7 +185,10 @@ class RunWriter:
 
     def _write_status(self, **changes: Any) -> None:
         """What `set_status` does; whoever calls this holds the lock."""
-        self.status = dataclasses.replace(self.status, heartbeat=schema.now(), **changes)
+        now = schema.now()
+        if "step" in changes:
+            changes["stepped"] = now
+        self.status = dataclasses.replace(self.status, heartbeat=now, **changes)
         replace_json(self.path / schema.STATUS_FILE, dataclasses.asdict(self.status))
 
     @contextmanager
@@ -206,27 +211,22 @@ class RunWriter:
             thread.join()
 
     def _write_folder(self, parent: Path, step: int, contents: Mapping[str, bytes]) -> None:
-        temporary = parent / f".{step_name(step)}.{os.getpid()}"
+        final, temporary = parent / step_name(step), parent / f".{step_name(step)}.{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        try:
-            for name, data in contents.items():
-                write_bytes(temporary / name, data)
-            entries = {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in contents.items()}
-            write_bytes(temporary / schema.MANIFEST_FILE, json_bytes({"step": step, "files": entries}))
-            fsync_dir(temporary)
-            final = parent / step_name(step)
-            if final.exists():
-                shutil.rmtree(final)
-            os.rename(temporary, final)
-            fsync_dir(parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _this_process() -> dict[str, Any]:
-    started = psutil.Process().create_time()  # a pid alone may be given to another process later
-    return {"pid": os.getpid(), "pid_started": started, "host": socket.gethostname()}
+        entries = {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in contents.items()}
+        with naming(final):
+            try:
+                temporary.mkdir()
+                for name, data in contents.items():
+                    write_bytes(temporary / name, data)
+                write_bytes(temporary / schema.MANIFEST_FILE, json_bytes({"step": step, "files": entries}))
+                fsync_dir(temporary)
+                if final.exists():
+                    shutil.rmtree(final)
+                os.rename(temporary, final)
+                fsync_dir(parent)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
 
 
 def slug(title: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from moco_core.config import ConfigError, TrainConfig
 from moco_core.contrast.group import Group
 from moco_core.data.images import DataError
 from moco_core.runs import Run, RunStore, RunWriter
+from moco_core.runs.files import reason
 from moco_core.runs.schema import RunError
 from moco_core.training.device import memory_ran_out
 from moco_core.training.distributed import Onlooker, PeerLost, joined, several
@@ -146,6 +147,10 @@ def _recording_failure(run: RunWriter) -> Iterator[None]:
     except (ConfigError, RunError, TrainingError) as error:
         run.set_status(state="failed", error=str(error))
         raise RunError(str(error)) from error
+    except OSError as error:
+        with suppress(OSError):  # a full disk takes no status either
+            run.set_status(state="failed", error=reason(error))
+        raise
     except Exception as error:
         run.set_status(state="failed", error=f"{type(error).__name__}: {error}")
         raise  # noted for the pages, and left to whoever can explain it

@@ -5,7 +5,7 @@ import pytest
 
 from moco_core.analysis.neighbors import nearest
 from moco_core.dashboard import loaders
-from moco_core.runs import Run, RunError, RunWriter, schema
+from moco_core.runs import Run, RunError, RunWriter, history, schema
 from tests.synthetic import unit, write_run
 
 
@@ -123,3 +123,14 @@ def test_history_is_read_again_when_it_grows(run):
     line = {key: 21.0 for key in schema.HISTORY_KEYS}
     RunWriter(run.path).append_history([line])
     assert loaders.history(run)["step"][-1] == 21
+
+
+def test_the_histories_of_many_runs_are_read_once(tmp_path, monkeypatch):
+    runs = [Run(write_run(tmp_path, f"run {number}", steps=(0, 3))) for number in range(100)]
+    lines = []
+    row = history._row
+    monkeypatch.setattr(history, "_row", lambda line: (lines.append(line), row(line))[1])
+    for _ in range(3):
+        for run in runs:
+            assert loaders.history(run)["step"].tolist() == [1, 2, 3]
+    assert len(lines) == 300

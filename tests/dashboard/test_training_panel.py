@@ -7,6 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from moco_core.config import TrainConfig, help_text
+from moco_core.dashboard.figures.loss_curves import LossCurve, loss_curves
 from moco_core.dashboard.figures.progress import progress_chart
 from moco_core.dashboard.training_form import MAIN, MORE
 
@@ -55,3 +56,14 @@ def test_progress_chart() -> None:
     assert list(traces["mean negative"].y) == list(negative)
     assert figure.layout.yaxis.title.text == "loss, nats"
     assert figure.layout.xaxis2.title.text == "step"
+
+
+def test_a_history_of_any_length_is_drawn_with_as_many_points_as_can_be_seen() -> None:
+    step = np.arange(1, 500_001, dtype=float)
+    noise = np.random.default_rng(0).normal(size=500_000)
+    progress = progress_chart(step, noise, noise, noise, chance=6.93, floor=2.15)
+    losses = loss_curves([LossCurve("long", step, noise, 6.93, 2.15)])
+    for trace in (*progress.data[:1], *progress.data[-2:], losses.data[0]):
+        assert len(trace.x) == len(trace.y) == 2000
+        assert list(trace.x[:2]) == [125.5, 375.5]
+        np.testing.assert_allclose(trace.y, noise.reshape(2000, 250).mean(1))

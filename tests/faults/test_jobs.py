@@ -111,3 +111,13 @@ def test_training_survives_the_app_and_is_found_again(root: Path) -> None:
     assert jobs.is_alive(status(root, run_id))
     jobs.stop(root, run_id)
     assert wait_for_state(root, run_id, "stopped").step > before
+
+
+def test_a_halted_trainer_is_woken_to_write_its_checkpoint(root: Path) -> None:
+    run_id = jobs.submit(config("long"), root)
+    wait_for(lambda: status(root, run_id).step > 0)
+    (trainer,) = processes_of(root, "trainer")
+    trainer.send_signal(signal.SIGSTOP)
+    jobs.stop(root, run_id)
+    assert wait_for_state(root, run_id, "stopped").error == ""
+    assert ("end", run_id) in events(root)

@@ -267,8 +267,14 @@ def test_files_without_tensors(tmp_path):
     torch.save([torch.zeros(2)], tmp_path / "w")
     with pytest.raises(WeightsError, match="holds no named tensors but a list"):
         read_weights(tmp_path / "w")
+    accepted = (
+        "a whole file is accepted that torch.save or safetensors wrote, such as a state dict or a checkpoint"
+    )
     (tmp_path / "w").write_text("just some words, no weights at all")
-    with pytest.raises(WeightsError):
+    with pytest.raises(WeightsError, match=f"w is damaged, or holds no weights: {accepted}$"):
+        read_weights(tmp_path / "w")
+    (tmp_path / "w").write_bytes((50).to_bytes(8, "little") + b"{" + b" " * 60)
+    with pytest.raises(WeightsError, match=f"w is damaged: {accepted}$"):
         read_weights(tmp_path / "w")
     with pytest.raises(FileNotFoundError):
         read_weights(tmp_path / "absent")

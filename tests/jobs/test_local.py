@@ -1,6 +1,7 @@
 """Runs are trained one at a time in their order, and end as they should."""
 
 import dataclasses
+import os
 import socket
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from moco_core import jobs
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.jobs.desk import Desk, Ticket
 from moco_core.runs import RunError, RunStore, RunWriter
+from moco_core.runs.process import start_of
 from tests.jobs.conftest import events, processes_of, status, wait_for, wait_for_state
 from tests.synthetic import write_run
 
@@ -151,7 +153,7 @@ def test_runs_of_other_hosts_are_theirs(root: Path) -> None:
     now = status(root, path.name)
     assert jobs.is_alive(now)
     assert jobs.phase(now) == "running"
-    silent = dataclasses.replace(now, heartbeat="2020-01-01T00:00:00+00:00")
+    silent = dataclasses.replace(now, pid=2, heartbeat="2020-01-01T00:00:00+00:00")
     assert not jobs.is_alive(silent)
     assert jobs.phase(silent) == "lost contact"
     jobs.tidy(root)
@@ -159,17 +161,25 @@ def test_runs_of_other_hosts_are_theirs(root: Path) -> None:
 
 
 def test_a_pid_given_to_another_process_is_not_the_trainer(root: Path) -> None:
-    import psutil
-
-    this = psutil.Process()
     path = write_run(root, "old", state="running")
-    RunWriter(path).set_status(host=socket.gethostname(), pid=this.pid, pid_started=this.create_time())
+    RunWriter(path).set_status(host=socket.gethostname(), pid=os.getpid(), pid_started=start_of(os.getpid()))
     assert jobs.is_alive(status(root, path.name))
-    RunWriter(path).set_status(pid_started=this.create_time() - 100)
+    RunWriter(path).set_status(pid_started=start_of(os.getpid()) - 100)
     assert not jobs.is_alive(status(root, path.name))
     jobs.stop(root, path.name)  # sends nothing to the process that has the pid now
     wait_for_state(root, path.name, "stopped")
-    assert this.is_running()
+
+
+def test_a_process_is_known_after_the_clock_was_set(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    linux = pytest.importorskip("psutil._pslinux")
+    path = write_run(root, "here", state="running")
+    RunWriter(path).set_status(host=socket.gethostname(), pid=os.getpid(), pid_started=start_of(os.getpid()))
+    booted = linux.boot_time()
+    for hours in (-5, 5):
+        monkeypatch.setattr(linux, "boot_time", lambda hours=hours: booted + 3600 * hours)
+        assert jobs.is_alive(status(root, path.name))
+        jobs.tidy(root)
+        assert status(root, path.name).state == "running"
 
 
 def test_tidy_marks_what_has_no_process(root: Path) -> None:

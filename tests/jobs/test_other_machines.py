@@ -11,6 +11,7 @@ import pytest
 from moco_core import jobs
 from moco_core.dashboard.runs_table import runs_table
 from moco_core.dashboard.selection import labels
+from moco_core.dashboard.standstill import standstill
 from moco_core.jobs import processes
 from moco_core.jobs.desk import Desk, Ticket
 from moco_core.runs import RunStatus, RunStore
@@ -162,4 +163,48 @@ def test_a_sign_of_life_is_no_older_than_the_look_before_it(clock: list[float]) 
     assert jobs.silence(sign(moved_on)) == 13
     clock[0] += 100
     assert jobs.silence(sign(ago(3))) == pytest.approx(3, abs=1)  # clocks agree: the exact age
-    assert jobs.silence(sign(ago(900))) == pytest.approx(900, abs=1)  # that clock was set back
+    clock[0] += 7
+    assert jobs.silence(sign(ago(900))) == 7  # that clock was set back
+
+
+# Processes that live and do nothing
+
+
+def test_a_run_that_beats_but_takes_no_step_says_so(root: Path, clock: list[float]) -> None:
+    run_id = write(root, "hangs", 0, step=20, stepped=ago(59))
+
+    def note() -> str:
+        runs = list(RunStore(root))
+        path = root / run_id / "status.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"heartbeat": ago(0)}))
+        return str(runs_table(runs, jobs.tickets(root, runs), labels(runs)).loc[run_id, "note"])
+
+    assert note() == "last sign of life 0 s ago"
+    clock[0] += 2
+    assert note() == "last sign of life 0 s ago, last step 61 s ago"
+    clock[0] += 3600
+    assert note().endswith("last step 61 min ago")
+    path = root / run_id / "status.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"step": 21, "stepped": ago(0)}))
+    assert note() == "last sign of life 0 s ago"
+
+
+def test_a_run_of_slow_steps_is_given_ten_of_them(root: Path, clock: list[float]) -> None:
+    run_id = write(root, "slow", 0, step=20, stepped=ago(70))
+    (run,) = RunStore(root)
+    logged = {name: values.copy() for name, values in run.history().items()}
+    assert standstill(run, logged) == "last step 70 s ago"
+    logged["pairs_per_s"][:] = 1.0  # a step of the 8 pairs takes 8 s
+    assert standstill(run, logged) == ""
+    clock[0] += 11
+    assert standstill(run, logged) == "last step 81 s ago"
+    assert run_id == run.id
+
+
+def test_a_run_of_an_earlier_version_says_nothing_of_its_last_step(root: Path) -> None:
+    write(root, "old", 0)
+    (run,) = RunStore(root)
+    old = RunStatus.from_dict({"state": "running", "step": 5, "heartbeat": ago(0)})
+    assert jobs.standstill(old) == float("inf")
+    run.status = old
+    assert standstill(run, run.history()) == ""

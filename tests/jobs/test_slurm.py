@@ -364,6 +364,23 @@ def test_a_preempted_job_that_slurm_starts_again_goes_on(root: Path, cluster: Pa
     assert [what for what, _ in events(root)] == ["start", "end", "start", "end"]
 
 
+def test_a_run_whose_job_slurm_ends_says_that_it_may_go_on(root: Path, cluster: Path) -> None:
+    run_id = submit(root, "long")
+    wait_for(lambda: status(root, run_id).step > 2)
+    (cluster / "hold").touch()
+    fake_slurm._put(cluster, "101", state="REQUEUED")
+    fake_slurm._signal(fake_slurm.jobs(cluster)["101"]["pid"], signal.SIGTERM)
+    wait_for(lambda: fake_slurm.jobs(cluster)["101"]["state"] == "PENDING")
+    said = "SLURM had its job 101 end; the run goes on by itself if SLURM starts that job again"
+    assert (status(root, run_id).state, status(root, run_id).error) == ("stopped", said)
+    (cluster / "hold").unlink()
+    wait_for(lambda: status(root, run_id).state == "running")
+    assert status(root, run_id).error == ""
+    jobs.stop(root, run_id)
+    ended(cluster, "101")
+    assert (status(root, run_id).state, status(root, run_id).error) == ("stopped", "")
+
+
 def test_a_stopped_job_that_is_started_again_does_nothing(root: Path, cluster: Path) -> None:
     run_id = submit(root, "long")
     wait_for(lambda: status(root, run_id).step > 2)

@@ -15,7 +15,7 @@ import submitit
 from moco_core import jobs
 from moco_core.config import TrainConfig
 from moco_core.jobs.slurm_desk import SlurmDesk, SlurmJob
-from moco_core.jobs.slurm_training import Training
+from moco_core.jobs.slurm_training import ENDED, Training
 from moco_core.runs import RunStore, RunWriter
 from tests.jobs import fake_slurm
 from tests.jobs.conftest import status, wait_for
@@ -153,7 +153,7 @@ def test_a_preempted_job_goes_on_and_a_cancelled_one_leaves_a_checkpoint(root: P
     wait_for(lambda: status(root, run_id).state == "stopped", 60)
     wait_for(job.done)
     run = RunStore(root)[run_id]
-    assert run.status.error == ""
+    wait_for(lambda: status(root, run_id).error == ENDED.format(job.job_id))
     assert run.steps[-1].step == run.status.step == run.resume_state().step
     assert run.history()["step"].tolist() == sorted(set(run.history()["step"].tolist()))
     further = run.status.step + 4

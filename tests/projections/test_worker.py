@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,7 +72,7 @@ def test_a_picture_that_cannot_be_kept_is_an_error(tmp_path):
     run = Run(write_run(tmp_path / "runs"))
     (run.path / "cache").write_text("a file")
     (said,) = [a for a in answers([job(run)], tmp_path / "nowhere" / "at all") if "stage" not in a]
-    assert "can't be stored" in said["error"]
+    assert re.fullmatch(r"it can't be stored: .*/nowhere/at all: No such file or directory", said["error"])
 
 
 def test_lines_arrive_whole_and_silence_ends_them():

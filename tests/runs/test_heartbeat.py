@@ -47,7 +47,8 @@ def test_a_run_beats_while_its_loop_says_nothing(run: RunWriter) -> None:
         after = on_disk(run)
     assert len(seen) >= 4
     assert seen == sorted(seen)
-    assert {**after, "heartbeat": ""} == {**before, "heartbeat": ""}
+    assert {**after, "heartbeat": ""} == {**before, "heartbeat": ""}  # the moment of the last step, too
+    assert before["stepped"] == before["heartbeat"]
     assert (after["state"], after["step"]) == ("running", 7)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.thinned import thinned
 from moco_core.dashboard.palette import series_colour
 from moco_core.dashboard.text import plain_html
 
@@ -31,15 +32,15 @@ class LossCurve:
 
 
 def loss_curves(curves: Sequence[LossCurve]) -> go.Figure:
-    """One line a run; a dashed line at each chance level and a dotted one at each floor among them.
+    """One line a run, thinned where long; a dashed line at each chance level, a dotted one at each floor among them.
 
     Where a run is on the task of the authors' trace, their losses are marked.
     """
     figure = go.Figure()
     for curve in curves:
         figure.add_scatter(
-            x=curve.step,
-            y=curve.loss,
+            x=thinned(curve.step),
+            y=thinned(curve.loss),
             mode="lines" if len(curve.step) > 1 else "markers",
             name=plain_html(curve.name),
             line={
@@ -47,7 +48,7 @@ def loss_curves(curves: Sequence[LossCurve]) -> go.Figure:
                 "dash": DASHES[curve.place // CLEAR % len(DASHES)],
                 "width": 2,
             },
-            hovertemplate="step %{x:,}: %{y:.3f} nats",
+            hovertemplate="step %{x:,.0f}: %{y:.3f} nats",
         )
     authors = sorted({point for curve in curves for point in curve.authors})
     if authors:

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.thinned import thinned
 from moco_core.dashboard.palette import series_colour
 
 LOSS, POSITIVE, NEGATIVE = series_colour(0), series_colour(2), series_colour(1)
@@ -22,6 +23,9 @@ def progress_chart(
     floor: float,
 ) -> go.Figure:
     """Loss (nats) with the chance and floor lines; positive and mean negative cosine; all against the step."""
+    step, loss, positive_cosine, negative_cosine = map(
+        thinned, (step, loss, positive_cosine, negative_cosine)
+    )
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08, row_heights=(0.6, 0.4))
     figure.add_scatter(x=step, y=loss, name="loss", line={"color": LOSS, "width": 2}, row=1, col=1)
     for name, value, dash in (("chance", chance, "dash"), ("floor", floor, "dot")):
