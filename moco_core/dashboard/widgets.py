@@ -53,9 +53,9 @@ def downloads(
     figure: go.Figure | Callable[[], go.Figure] | None = None,
     more: Sequence[Download] = (),
 ) -> None:
-    """Buttons for the data as CSV and Parquet and the figure as one HTML file that needs no network, then `more`.
+    """Behind one button: the data as CSV and Parquet, the figure as one HTML file that needs no network, then `more`.
 
-    Nothing is written before a button is pressed.
+    Nothing is written before a file is chosen.
     """
     name = file_name(key)
 
@@ -73,7 +73,11 @@ def downloads(
         files.append(
             Download("HTML", lambda: _page(made() if callable(made) else made), "html", "text/html", page)
         )
-    with st.container(horizontal=True, horizontal_alignment="right", gap="small"):
+    with (
+        st.container(horizontal=True, horizontal_alignment="right"),
+        st.popover("Download", type="tertiary", icon=":material/download:", key=f"{key}_files"),
+        st.container(gap=None),
+    ):
         for file in (*files, *more):
             st.download_button(
                 file.label,
@@ -83,7 +87,6 @@ def downloads(
                 key=f"{key}_{file.suffix}",
                 on_click="ignore",
                 type="tertiary",
-                icon=":material/download:",
                 help=file.help,
             )
 

@@ -279,6 +279,7 @@ def test_downloads(page, address, run):
     image = Image.open(picture.value.path())
     assert image.format == "PNG"
     assert image.width > 1000
+    page.get_by_role("button", name="Download", exact=True).click()
     with page.expect_download() as table:
         page.get_by_role("button", name="CSV").click()
     assert table.value.path().read_text().count("\n") == 61
