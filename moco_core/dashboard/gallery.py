@@ -19,9 +19,8 @@ from moco_core.runs import EvalSet
 SIDE = 72  # pixels on screen
 WIDER = 1.75  # times as wide is the card of a sample without an image
 NARROWEST = 360  # pixels of one column of lines
-CLAMP = (
-    "display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:4;overflow:hidden"  # lines of a title
-)
+# Of a title, four lines are shown.
+CLAMP = "display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:4;overflow:hidden"
 LOSSLESS = 32  # up to this side thumbnails are sent as PNG, beyond as JPEG
 
 

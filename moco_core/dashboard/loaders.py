@@ -23,9 +23,7 @@ Keys = dict[str | type[Any], Callable[[Any], Any]]
 
 LAYERS = {"query": "query embeddings", "key": "key embeddings", "features": "backbone features"}
 MOST_SEARCHED = 200_000  # samples of which all nearest neighbours are found: minutes, growing with the square
-MOST_RUNS = (
-    1024  # whose histories are kept: about 40 kB each, read by every table and anew when one is missing
-)
+MOST_RUNS = 1024  # whose histories are kept, about 40 kB each
 IMPORTED_LAYERS = {"query": "vectors at unit length", "features": "vectors as they came"}
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-MOST_POINTS = (
-    2000  # more than a chart has pixels across; each is sent again whenever a run has logged something
-)
+MOST_POINTS = 2000  # more than a chart has pixels across
 
 
 def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
