@@ -82,6 +82,17 @@ def readable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
+def run_id(folder: Path) -> str:
+    """What a run is called after its folder; bytes of the name that are no UTF-8 are written out, as in `run-\\xff`."""
+    return os.fsencode(folder.name).decode(errors="backslashreplace")
+
+
+def check_folder(folder: Path) -> None:
+    """`RunError` for a folder whose name no page, link or exported file could hold."""
+    if run_id(folder) != folder.name:
+        raise RunError("the name of its folder is not UTF-8: rename the folder")
+
+
 def packed_names(names: Sequence[str]) -> np.ndarray:
     """Names as an array can hold them: UTF-8 bytes, one name a line. Line breaks become spaces."""
     lines = "\n".join(name.replace("\n", " ") for name in names)

@@ -158,12 +158,13 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.id = path.name
+        self.id = schema.run_id(path)
         self.problem: str | None = None
         self.info: Mapping[str, Any] = {}
         self.status = RunStatus("failed")
         self._config: TrainConfig | None = None
         try:
+            schema.check_folder(path)
             self.info = read_json(path / schema.RUN_FILE)
             self.status = RunStatus.from_dict(read_json(path / schema.STATUS_FILE))
             version = self.info.get("schema")
@@ -331,12 +332,13 @@ class RunStore:
 
     def __getitem__(self, run_id: str) -> Run:
         """The run with this id; `KeyError` when there is none."""
-        if run_id not in self:
-            raise KeyError(f"there is no run {run_id!r} in {self.root}")
-        return Run(self.root / run_id)
+        for folder in self._folders():
+            if run_id in (folder.name, schema.run_id(folder)):
+                return Run(folder)
+        raise KeyError(f"there is no run {run_id!r} in {self.root}")
 
     def __contains__(self, run_id: str) -> bool:
-        return any(folder.name == run_id for folder in self._folders())
+        return any(run_id in (folder.name, schema.run_id(folder)) for folder in self._folders())
 
     def __len__(self) -> int:
         return len(self._folders())

@@ -51,6 +51,7 @@ class RunWriter:
         if not (path / schema.RUN_FILE).exists():
             raise RunError(f"there is no run {path.name!r} in {path.parent}")
         try:
+            schema.check_folder(path)
             self._info = read_json(path / schema.RUN_FILE)
             self.status = RunStatus.from_dict(read_json(path / schema.STATUS_FILE))
         except RunError as error:

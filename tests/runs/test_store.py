@@ -2,10 +2,12 @@ import json
 import os
 import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
 
+from moco_core.jobs.removal import delete
 from moco_core.runs import RunError, RunStore, RunWriter, schema
 from moco_core.runs.files import replace_json, sha256
 from moco_core.runs.verify import damage
@@ -237,6 +239,21 @@ def test_names_that_are_no_utf8_are_shown_as_far_as_they_go(tmp_path):
     run = reopen(path)
     assert run.problem is None
     assert run.name == run.eval_set.class_names[0] == "caf?"
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file names are UTF-8")
+def test_a_folder_whose_name_is_no_utf8_is_listed_with_its_reason_and_can_be_deleted(tmp_path):
+    write_run(tmp_path, "other")
+    folder = write_run(tmp_path).rename(os.fsdecode(os.fsencode(tmp_path) + b"/run-\xff"))
+    store = RunStore(tmp_path)
+    run = {found.id: found for found in store}[r"run-\xff"]
+    assert (
+        run.problem == store[folder.name].problem == "the name of its folder is not UTF-8: rename the folder"
+    )
+    with pytest.raises(RunError, match="rename the folder"):
+        RunWriter(folder)
+    delete(tmp_path, run.id)
+    assert [found.id for found in store] == ["other"]
 
 
 @pytest.mark.parametrize(
