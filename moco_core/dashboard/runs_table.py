@@ -37,6 +37,7 @@ SIGNS = {
 METRICS = ("knn", "linear", "alignment", "uniformity")
 TEXTS = ("state", "name", "sweep", "dataset", "method", "host", "note")
 NUMBERS = ("momentum", "negatives", "temperature", "step", "loss", *METRICS)
+ON_DEMAND = ("alignment", "uniformity", "sweep")  # for the rest to fit: the toolbar of the table shows them
 
 
 def runs_table(
@@ -96,10 +97,10 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
             "Uniformity", format="%.3f", help="log mean exp(−2‖x − y‖²); lower is more uniform."
         ),
         "curve": column.LineChartColumn(
-            "Loss curve", width=56, help="Loss against step, each in its own range."
+            "Loss curve", width=80, help="Loss against step, each in its own range."
         ),
         "created": column.DatetimeColumn("Age", format="distance", help="When the run was made."),
-        "sweep": column.TextColumn("Sweep", width=130) if table["sweep"].any() else None,
+        "sweep": column.TextColumn("Sweep") if table["sweep"].any() else None,
         "host": column.TextColumn("Host") if table["host"].any() else None,
     }
 
@@ -115,7 +116,7 @@ def pick_rows(table: pd.DataFrame) -> list[str]:
         key=key,
         hide_index=True,
         column_config=shown,
-        column_order=[name for name, column in shown.items() if column is not None],
+        column_order=[name for name, column in shown.items() if column and name not in ON_DEMAND],
         on_select="rerun",
         selection_mode="multi-row",
         selection_default={"selection": {"rows": wanted}},
