@@ -46,8 +46,8 @@ def live() -> None:
     table = sweep_views.table(groups)
     st.caption(
         "Each setting at its newest snapshot; the lowest K\\* and gradient cosine are those of the worst one, early "
-        "as a rule; the loss is the mean of the last tenth of the logged steps. The grey column is the paper's: "
-        "another data set and network, for the order of the rows and not for their numbers."
+        "as a rule; the loss is the mean of the last tenth of the logged steps."
+        + ("" if sweep_views.along_negatives_alone(groups) else readings.PAPER_COLUMN)
         + readings.lower_bounds(groups)
     )
     st.dataframe(sweep_views.styled(table), hide_index=True, key="settings")

@@ -30,11 +30,14 @@ PAPER_COLUMN = "paper: linear, ImageNet, %"
 
 
 def table(groups: Sequence[Group]) -> pd.DataFrame:
-    """One row a group, and rows for the paper's momenta that no group has; the paper's numbers in the last column.
+    """One row a group, and rows for the paper's momenta that no group has; the paper's numbers in a column.
 
-    The paper's are ImageNet accuracies of another network: a column of their own, never averaged with ours.
+    The paper's are ImageNet accuracies of another network: a column of their own, never averaged with ours. They are
+    those of its momenta, and left out where K varies and m does not.
     """
     rows = [_row(group, groups) for group in groups]
+    if along_negatives_alone(groups):
+        return pd.DataFrame(rows).drop(columns=PAPER_COLUMN).fillna("")
     measured = {group.momentum for group in groups}
     rows += [
         {"setting": f"paper only, m = {m:g}", PAPER_COLUMN: _paper_text(m)}
@@ -88,11 +91,16 @@ def _paper_text(momentum: float) -> str:
     return "fails" if accuracy is None else f"{accuracy:.1f}"
 
 
+def along_negatives_alone(groups: Sequence[Group]) -> bool:
+    """Whether runs differ in the number of negatives alone, and none in momentum alone."""
+    return _varied(negatives_lines(groups)) and not _varied(momentum_lines(groups))
+
+
 def momentum_panels(groups: Sequence[Group]) -> list[Panel]:
-    """One panel a quantity along momentum, MoCo runs alone; none when all have one momentum and other things vary."""
-    lines = momentum_lines(groups)
-    if not _varied(lines) and _varied(negatives_lines(groups)):
+    """One panel a quantity along momentum, MoCo runs alone; none when K varies and m does not."""
+    if along_negatives_alone(groups):
         return []
+    lines = momentum_lines(groups)
     members = [group for line in lines for group in line]
     levels = {f"chance {g.chance:.2f}": {g.momentum: g.chance} for g in members}
     levels |= {f"floor {g.floor:.2f}": {g.momentum: g.floor} for g in members}

@@ -233,6 +233,15 @@ def test_the_papers_numbers_have_a_column_of_their_own(sweep):
     assert ours["chance loss"].tolist()[0] == f"{math.log(1025):.2f}"
 
 
+def test_the_papers_momenta_stand_beside_no_sweep_over_k(lengths):
+    table = sweep_views.table(lengths)
+    assert table["setting"].tolist() == ["m = 0.99, K = 1024", "m = 0.99, K = 4096"]
+    assert sweep_views.PAPER_COLUMN not in table
+    assert "italic" not in sweep_views.styled(table).to_html()
+    both = grouped([one("a", queue_size=512), one("b", queue_size=1024), one("c", momentum=0.9)])
+    assert sweep_views.PAPER_COLUMN in sweep_views.table(both)
+
+
 def test_the_papers_numbers_are_painted_apart(sweep):
     html = sweep_views.styled(sweep_views.table(sweep)).to_html()
     assert "italic" in html
@@ -299,6 +308,10 @@ def test_a_sweep_over_k_is_drawn_along_k(lengths):
     assert list(floor.x) == list(chance.x) == [1024, 4096]
     whole = of_panel(figure, "lowest K*")[-1]
     assert list(whole.x) == list(whole.y) == [1024, 4096]
+    assert (list(whole.text), whole.textposition) == (
+        ["", "K\u2002"],
+        "top left",
+    )  # below, a run's dot hides it
     theirs, _ = of_panel(figure, "paper: linear,<br>ImageNet, %")
     assert dict(zip(theirs.x, theirs.y, strict=True)) == {4096: 59.0, 65536: 60.6}
     assert {axis.type for axis in figure.select_xaxes()} == {"log"}

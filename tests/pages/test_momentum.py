@@ -38,6 +38,7 @@ def test_a_sweep_is_averaged_over_seeds_beside_the_papers_numbers(root):
     assert table[PAPER_COLUMN].tolist() == ["fails", "57.8", "55.2", "59.0", "58.9"]
     assert "±" in table["loss, nats"][0]
     assert "half-life" in text
+    assert "The grey column is the paper's" in text
     assert len(charts(app)) == 3
 
 
@@ -59,6 +60,7 @@ def test_a_sweep_over_k_is_shown_along_k(root):
     text = shown(app)
     assert "Along queue length" in text
     assert "Along momentum" not in text
+    assert "The grey column is the paper's" not in text
     assert len(charts(app)) == 3
 
 

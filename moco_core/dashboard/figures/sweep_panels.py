@@ -143,8 +143,9 @@ def _guide(figure: go.Figure, name: str, line: Mapping[float, float], where: Map
         x=x,
         y=y,
         mode="lines+text",
-        text=[name] + [""] * (len(x) - 1),
-        textposition="bottom right",
+        text=[f"{name}\u2002" if i == len(x) // 2 else "" for i in range(len(x))],
+        textposition="top left",  # clear of the line, which rises, and of runs on it
+        cliponaxis=False,
         textfont={"color": GUIDE, "size": 11},
         line=look,
         hoverinfo="skip",
