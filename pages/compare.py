@@ -100,7 +100,11 @@ def compare(a: Side, b: Side) -> None:
         tiles = st.columns(3)
         tiles[0].metric("Linear CKA", f"{cka:.3f}", help="1: the same shape; near 0: unrelated.")
         tiles[1].metric("Procrustes distance", f"{procrustes:.3f}", help="0: the same; 2: nothing in common.")
-        tiles[2].metric("Shared neighbours, mean Jaccard", f"{near.jaccard.mean():.3f}")
+        tiles[2].metric(
+            "Shared neighbours, mean Jaccard",
+            f"{near.jaccard.mean():.3f}",
+            help="1: the same; 0: none in common.",
+        )
         st.markdown(data.overlap_reading(near))
         chart(
             overlap_chart(near.jaccard, near.k),
@@ -163,8 +167,8 @@ def linked_pictures(
 def changed_gallery(found: np.ndarray, near: Neighbourhoods, common: Common) -> None:
     """Samples with their nearest neighbours in A and in B."""
     st.caption(
-        "Each sample, then its nearest neighbours: first in A (left), then in B (right). Blue frames mark neighbours "
-        "of its own class, orange ones others."
+        "Each sample with its nearest neighbours, first in A, then in B (beside it or, on a narrow page, below). Blue "
+        "frames mark neighbours of its own class, orange ones others."
     )
     rows(
         [line for row in found.tolist() for line in data.neighbour_cards(row, near, common)],

@@ -16,7 +16,7 @@ import streamlit as st
 from moco_core.analysis import compare, geometry, neighbors
 from moco_core.dashboard import loaders
 from moco_core.dashboard.figures.metric_differences import MetricPair
-from moco_core.dashboard.figures.neighbour_overlap import chance_overlap
+from moco_core.dashboard.figures.neighbour_overlap import chance_overlap, shared_counts
 from moco_core.dashboard.gallery import Card, card
 from moco_core.dashboard.geometry_data import class_names
 from moco_core.dashboard.loaders import CONTENT
@@ -286,9 +286,9 @@ def metrics_table(found: Sequence[MetricPair]) -> pd.DataFrame:
 def overlap_reading(near: Neighbourhoods) -> str:
     """What the overlap says, in a sentence (Markdown)."""
     mean, chance = float(near.jaccard.mean()), chance_overlap(len(near.jaccard), near.k)
-    kept = 2 * mean / (1 + mean)  # share of k that a Jaccard index of `mean` means
+    kept = float(shared_counts(near.jaccard, near.k).mean())
     return (
-        f"On average a sample keeps about {kept:.0%} of its {near.k} nearest neighbours (mean Jaccard index "
+        f"On average a sample keeps {kept:.1f} of its {near.k} nearest neighbours (mean Jaccard index "
         f"{mean:.2f}; unrelated spaces would have {chance:.2f})."
     )
 
@@ -327,7 +327,7 @@ def class_reading(found: Votes, common: Common) -> str:
     ]
     return (
         f"kNN accuracy by votes of these samples, each left out in turn: {a @ share:.1%} in A, {b @ share:.1%} in B."
-        + (f" {' and '.join(moved)}." if moved else " No class changed.")
+        + (f" Class {' and class '.join(moved)}." if moved else " No class changed.")
     )
 
 
@@ -423,7 +423,7 @@ def _chance_reading(accuracies: Sequence[MetricPair]) -> str:
         if m.beyond_chance
     ]
     if not beyond:
-        return f"No accuracy differs by more than chance may on {samples}."
+        return f"On {samples}, chance alone may explain every difference in accuracy."
     return f"**More than chance** on {samples} (95 %, binomial): {'; '.join(beyond)}."
 
 

@@ -303,11 +303,28 @@ def test_metrics_reading_counts_who_is_ahead():
     assert "share no metric" in data.metrics_reading([])
 
 
+def test_the_class_that_moved_most_is_called_a_class(two):
+    a, b = sides(two)  # "**9** improved most" could be nine classes
+    common = data.match(a, b)
+    reading = data.class_reading(data.votes(a, b, common, 5, "query"), common)
+    assert re.search(r" in B\. Class \*\*.+?\*\* (improved|lost) most \([+-]\d", reading)
+
+
+def test_the_overlap_is_told_in_the_neighbours_that_the_chart_counts():
+    sharing = np.array([0, 4, 2, 4])  # of 4 neighbours each; the mean Jaccard index, 7/12, would mean 2.9
+    near = data.Neighbourhoods(
+        *[np.zeros((4, 4), int)] * 2, *[np.zeros((4, 4))] * 2, sharing / (8 - sharing), 4
+    )
+    assert data.overlap_reading(near).startswith(
+        "On average a sample keeps 2.5 of its 4 nearest neighbours (mean Jaccard index 0.58"
+    )
+
+
 def test_only_accuracies_that_differ_by_more_than_chance_are_called_so():
     pair = data.MetricPair
     near = [pair("kNN", 0.96, 0.97, +1, 300), pair("uniformity", -2, -4, -1)]
     assert data.metrics_reading(near) == (
-        "B leads in 2 metrics, A in none. No accuracy differs by more than chance may on 300 samples."
+        "B leads in 2 metrics, A in none. On 300 samples, chance alone may explain every difference in accuracy."
     )
     far = [pair("linear", 0.95, 0.90, +1, 300), *near]
     assert data.metrics_reading(far).endswith(

@@ -58,16 +58,13 @@ class MetricPair:
 
 
 def metric_differences(metrics: Sequence[MetricPair]) -> go.Figure:
-    """A bar a metric: to the right where B is better, to the left where A is, its numbers beside it."""
+    """A bar a metric: to the right where B is better, to the left where A is; its numbers stand below its name."""
     metrics = [m for m in metrics if np.isfinite(m.gain)][::-1]  # the first on top
     figure = go.Figure(
         go.Bar(
             x=[m.gain for m in metrics],
-            y=[m.name for m in metrics],
+            y=[f"{m.name}<br>{m.a:.4g} → {m.b:.4g}" for m in metrics],
             orientation="h",
-            text=[f"{m.a:.4g} → {m.b:.4g}" for m in metrics],
-            textposition="outside",
-            cliponaxis=False,
             marker={
                 "color": [
                     {"A": series_colour(0), "B": series_colour(1)}.get(m.winner, GUIDE) for m in metrics
@@ -79,8 +76,8 @@ def metric_differences(metrics: Sequence[MetricPair]) -> go.Figure:
         )
     )
     figure.add_vline(0, line={"color": GUIDE, "width": 1})
-    reach = 1.5 * max([abs(m.gain) for m in metrics], default=0) or 1.0
-    framed(figure, x="← A better · relative difference · B better →", y="", height=120 + 34 * len(metrics))
-    figure.update_xaxes(range=[-reach, reach], tickformat="+.0%")
+    reach = 1.1 * max([abs(m.gain) for m in metrics], default=0) or 1.0
+    framed(figure, x="← A better · relative difference · B better →", y="", height=120 + 40 * len(metrics))
+    figure.update_xaxes(range=[-reach, reach], tickformat="~%")
     figure.update_layout(margin_t=10, showlegend=False)
     return figure

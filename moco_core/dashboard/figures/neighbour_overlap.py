@@ -10,12 +10,9 @@ from moco_core.dashboard.palette import series_colour
 
 
 def overlap_chart(jaccard: np.ndarray, k: int) -> go.Figure:
-    """How many of N samples share how many of their k neighbours; lines at the mean and at that of unrelated spaces.
-
-    A Jaccard index J of two sets of k stands for `2kJ/(1 + J)` that they share, from 0 to k.
-    """
+    """How many of N samples share how many of their k neighbours; lines at the mean and at that of unrelated spaces."""
     n = len(jaccard)
-    shared = np.rint(2 * k * jaccard / (1 + jaccard)).astype(np.int64)
+    shared = shared_counts(jaccard, k)
     figure = go.Figure(
         go.Bar(
             x=np.arange(k + 1),
@@ -40,6 +37,11 @@ def overlap_chart(jaccard: np.ndarray, k: int) -> go.Figure:
     figure.update_xaxes(range=[-0.5, k + 0.5])
     figure.update_layout(margin_t=60)
     return figure
+
+
+def shared_counts(jaccard: np.ndarray, k: int) -> np.ndarray:
+    """How many of k neighbours are shared, from 0 to k: a Jaccard index J stands for `2kJ/(1 + J)`."""
+    return np.rint(2 * k * jaccard / (1 + jaccard)).astype(np.int64)
 
 
 def chance_overlap(n: int, k: int) -> float:
