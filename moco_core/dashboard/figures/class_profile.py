@@ -34,9 +34,9 @@ def class_profile(names: Sequence[str], alignment: np.ndarray | None, tolerance:
     """
     rows = shown_classes(np.asarray(tolerance, float))
     labels = [plain_html(names[row]) for row in rows]
-    panels = [("tolerance", "mean cosine between samples of the class", tolerance)]
+    panels = [("tolerance", "mean cosine in the class", tolerance)]
     if alignment is not None:
-        panels.append(("alignment", "mean squared distance of two views", alignment))
+        panels.append(("alignment", "mean ‖x − y‖² of two views", alignment))
     figure = make_subplots(rows=1, cols=len(panels), shared_yaxes=True, horizontal_spacing=0.03)
     for column, (name, _, values) in enumerate(panels, start=1):
         values = np.asarray(values, float)
@@ -59,9 +59,9 @@ def class_profile(names: Sequence[str], alignment: np.ndarray | None, tolerance:
             figure.add_vline(
                 float(np.nanmean(values)), line={"color": GUIDE, "dash": "dash"}, row=1, col=column
             )
-    framed(figure, x="", y="", height=140 + 18 * len(rows))
+    framed(figure, x="", y="", height=155 + 18 * len(rows))
     for column, (name, unit, _) in enumerate(panels, start=1):
-        figure.update_xaxes(title_text=f"{name}: {unit}", row=1, col=column)
+        figure.update_xaxes(title_text=f"{name}<br>{unit}", row=1, col=column)
     ticks = [tick_html(names[row]) for row in rows]
     figure.update_yaxes(tickvals=np.arange(len(rows)), ticktext=ticks)
     figure.update_yaxes(title_text="class", row=1, col=1)
