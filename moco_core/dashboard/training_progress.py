@@ -125,8 +125,8 @@ def _readout(run: Run, logged: dict[str, np.ndarray]) -> str:
         halted or (f"{duration(left)} left" if np.isfinite(left) else ""),
         f"{rate:,.0f} pairs/s",
         f"loss {logged['loss'][-1]:.3f}",
-        f"positive cosine {logged['positive_cosine'][-1]:.2f}",
-        f"mean negative {logged['negative_cosine'][-1]:.2f}",
+        f"positive cosine {logged['positive_cosine'][-1]:z.2f}",
+        f"mean negative {logged['negative_cosine'][-1]:z.2f}",
     ]
     return " · ".join(part for part in parts if part)
 

@@ -1,6 +1,7 @@
 """The form follows `TrainConfig`; the progress chart shows what was logged."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,10 @@ from moco_core.config import TrainConfig, help_text
 from moco_core.dashboard.figures.loss_curves import LossCurve, loss_curves
 from moco_core.dashboard.figures.progress import progress_chart
 from moco_core.dashboard.training_form import MAIN, MORE
+from moco_core.dashboard.training_progress import _readout
+from moco_core.runs import Run
+from moco_core.runs.schema import HISTORY_KEYS
+from tests.synthetic import write_run
 
 
 def form() -> None:
@@ -42,6 +47,12 @@ def test_an_own_folder_becomes_a_whole_path(monkeypatch: pytest.MonkeyPatch) -> 
     assert opened.session_state["values"]["dataset"] == "folder:"
     opened.text_input(key="train.folder").set_value(" ~/pictures ").run()
     assert opened.session_state["values"]["dataset"] == "folder:/home/someone/pictures"
+
+
+def test_a_cosine_of_almost_nothing_has_no_sign(tmp_path: Path) -> None:
+    run = Run(write_run(tmp_path))
+    logged = {name: np.array([-0.001]) for name in HISTORY_KEYS}
+    assert "positive cosine 0.00 · mean negative 0.00" in _readout(run, logged)
 
 
 def test_progress_chart() -> None:
