@@ -57,7 +57,7 @@ def page() -> None:
             "The same on the command line, for files of any size: `python -m moco_core import mine.npz`."
         )
         return
-    content = opened(files, form.reserved(files.path))
+    content = opened(files, form.reserved(files))
     st.markdown(form.facts(content))
     st.dataframe(form.first_rows(content), hide_index=True, key="first_rows")
     chosen = form.choices(content, files)

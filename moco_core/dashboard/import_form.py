@@ -22,9 +22,9 @@ NOT_THERE = "–"
 COLUMNS = ("Labels", "Names", "Images")
 
 
-def reserved(path: Path) -> list[str]:
+def reserved(files: Named) -> list[str]:
     """Columns of a file that were chosen for something else than vectors."""
-    chosen = (st.session_state.get(_key(what, path)) for what in COLUMNS)
+    chosen = (st.session_state.get(_key(what, files.path, files.beside)) for what in COLUMNS)
     return [name for name in chosen if name and name != NOT_THERE]
 
 
@@ -58,7 +58,7 @@ def choices(content: Content, named_file: Named) -> Choices:
     known = (_label(content), _name(content), None)
     offered = ([*beside, *numbers], beside, beside)
     labels, names, images = (
-        _column(place, _key(what, content.path), what, options, preset)
+        _column(place, _key(what, named_file.path, named_file.beside), what, options, preset)
         for place, what, options, preset in zip((left, middle, right), COLUMNS, offered, known, strict=True)
     )
     with right:
@@ -108,9 +108,9 @@ def _column(place: DeltaGenerator, key: str, what: str, offered: list[str], know
     return "" if found == NOT_THERE else str(found)
 
 
-def _key(what: str, path: Path) -> str:
-    """The widget that asks for something of one file: another file is asked anew."""
-    return f"import-{what}-{path}"
+def _key(what: str, *files: Path | None) -> str:
+    """The widget that asks for something of files: of others, or with one more beside them, it is asked anew."""
+    return f"import-{what}-{'-'.join(map(str, files))}"
 
 
 def _label(content: Content) -> str | None:

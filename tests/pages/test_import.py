@@ -102,6 +102,18 @@ def test_labels_lie_in_a_second_file(root, tmp_path):
     assert run.info["source"]["columns_from"] == "labels.txt"
 
 
+def test_labels_are_found_in_a_file_that_comes_after_the_vectors(root, tmp_path):
+    np.save(tmp_path / "a.npy", VALUES)
+    pd.DataFrame({"label": ["xy"[i % 2] for i in range(N)]}).to_csv(tmp_path / "labels.csv", index=False)
+    app = named(tmp_path / "a.npy")
+    assert box(app, "Labels").value == "–"
+    app.text_input(key="import_path_labels").set_value(str(tmp_path / "labels.csv")).run()
+    assert box(app, "Labels").value == "label"
+    press(app)
+    (run,) = RunStore(root)
+    assert run.eval_set.class_names == ("x", "y")
+
+
 def test_a_second_view_makes_pairs(root, tmp_path):
     np.save(tmp_path / "a.npy", VALUES)
     np.save(tmp_path / "b.npy", VALUES + 0.1)
