@@ -37,7 +37,7 @@ SIGNS = {
 METRICS = ("knn", "linear", "alignment", "uniformity")
 TEXTS = ("state", "name", "sweep", "dataset", "method", "host", "note")
 NUMBERS = ("momentum", "negatives", "temperature", "step", "loss", *METRICS)
-ON_DEMAND = ("alignment", "uniformity", "sweep")  # for the rest to fit: the toolbar of the table shows them
+ON_DEMAND = ("sweep",)  # for the rest to fit: the toolbar of the table shows it
 
 
 def runs_table(
@@ -65,14 +65,16 @@ def matching(runs: Sequence[Run], text: str) -> list[Run]:
 
 
 def columns(table: pd.DataFrame) -> dict[str, Any]:
-    """How each column is shown, in order; None hides it. Host and note are for runs of other machines and SLURM."""
+    """How each column is shown, in order. None hides it: a method that all have, and what only runs of other machines
+    or of SLURM have.
+    """
     column = st.column_config
     return {
         "state": column.TextColumn("State"),
         "name": column.TextColumn("Run", width=155),
         "note": column.TextColumn("Note", width="medium") if table["note"].any() else None,
         "dataset": column.TextColumn("Data set"),
-        "method": column.TextColumn("Method"),
+        "method": column.TextColumn("Method") if table["method"].nunique() > 1 else None,
         "momentum": column.NumberColumn("m", format="%g", help="Momentum of the key encoder."),
         "negatives": column.NumberColumn(
             "K", format="%d", help="Negatives: the queue size, or B − 1 in-batch."
@@ -92,9 +94,11 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
         "linear": column.NumberColumn(
             "Linear", format="%.3f", help="Accuracy of a linear probe on the features."
         ),
-        "alignment": column.NumberColumn("Alignment", format="%.3f", help="Mean ‖x − y‖² of positive pairs."),
+        "alignment": column.NumberColumn(
+            "Align.", format="%.3f", help="Alignment: mean ‖x − y‖² of positive pairs; lower is closer."
+        ),
         "uniformity": column.NumberColumn(
-            "Uniformity", format="%.3f", help="log mean exp(−2‖x − y‖²); lower is more uniform."
+            "Unif.", format="%.3f", help="Uniformity: log mean exp(−2‖x − y‖²); lower is more uniform."
         ),
         "curve": column.LineChartColumn(
             "Loss curve", width=80, help="Loss against step, each in its own range."

@@ -12,7 +12,14 @@ import pytest
 from moco_core.config import TrainConfig
 from moco_core.dashboard.figures.loss_curves import LossCurve, loss_curves
 from moco_core.dashboard.losses import authors_losses, comparable, logged_losses, loss_rows
-from moco_core.dashboard.runs_table import matching, newest_metric, runs_table, selected_ids, sparkline
+from moco_core.dashboard.runs_table import (
+    columns,
+    matching,
+    newest_metric,
+    runs_table,
+    selected_ids,
+    sparkline,
+)
 from moco_core.dashboard.selection import labels
 from moco_core.jobs import this_host
 from moco_core.paper import RECIPES
@@ -42,9 +49,10 @@ def test_the_table_says_what_each_run_reached(root: Path) -> None:
     write_run(root, MARKUP, momentum=0.9, sweep="a sweep")
     write_run(root, "no queue", queue=False, state="stopped")
     shown = open_app().dataframe[0]
-    assert not {"alignment", "uniformity", "sweep"} & set(
-        shown.proto.column_order
-    )  # else Age lies out of sight
+    order = list(shown.proto.column_order)
+    assert order[-1] == "created"  # hidden columns make room for it
+    assert {"alignment", "uniformity", "method"} < set(order)
+    assert columns(shown.value.head(1))["method"] is None  # nothing to tell apart
     table = shown.value
     assert list(table.index) == ["no-queue", "b-bold-b-star-x"]
     row = table.loc["b-bold-b-star-x"]
