@@ -4,6 +4,7 @@ import numpy as np
 import streamlit as st
 
 from moco_core.dashboard import compare_data as data
+from moco_core.dashboard import compare_view as view
 from moco_core.dashboard.compare_data import Common, Neighbourhoods, Side
 from moco_core.dashboard.explorer import explorer
 from moco_core.dashboard.figures.class_changes import class_changes
@@ -53,8 +54,8 @@ def compare(a: Side, b: Side) -> None:
         method = one_of("Picture", METHOD_NAMES, "method")
         colour = st.selectbox(
             "Colour",
-            data.colourings(common),
-            format_func=data.COLOURINGS.__getitem__,
+            view.colourings(common),
+            format_func=view.COLOURINGS.__getitem__,
             key="compare_colour",
             bind="query-params",
             width=220,
@@ -69,7 +70,7 @@ def compare(a: Side, b: Side) -> None:
         )
         k = st.slider("Neighbours k", 1, 100, 20, key="k", bind="query-params", width=260)
     settings = ProjectionSettings(method=method, layer=layer)
-    at_once = colour == data.OVERLAP or data.quickly_found(a, b, common, k, layer)
+    at_once = colour == view.OVERLAP or data.quickly_found(a, b, common, k, layer)
     near = data.neighbourhoods(a, b, common, k, layer) if at_once else None
 
     with section("Side by side"):
@@ -79,21 +80,21 @@ def compare(a: Side, b: Side) -> None:
             st.rerun()
         if len(chosen):
             st.markdown(f"**Selected: {len(chosen):,}**")
-            changed_gallery(chosen[: data.LINES], near, common)
+            changed_gallery(chosen[: view.LINES], near, common)
 
     with section("Which one is better?"):
         metrics = data.metrics(a, b, common)
-        st.markdown(data.metrics_reading(metrics))
+        st.markdown(view.metrics_reading(metrics))
         if metrics:
             chart(
                 metric_differences(metrics),
                 "Every metric that both have under one definition. A bar to the right: B is better; to the left: A is; "
                 "grey: neither by itself (tolerance is bought with uniformity). Its length is the difference as a "
                 "share of the larger value.",
-                lambda: data.metrics_table(metrics),
+                lambda: view.metrics_table(metrics),
                 key="metrics",
             )
-            st.dataframe(data.metrics_table(metrics), hide_index=True, key="metrics_table")
+            st.dataframe(view.metrics_table(metrics), hide_index=True, key="metrics_table")
 
     with section("How alike are the two spaces?"):
         cka, procrustes = data.likeness(a, b, common, layer)
@@ -105,31 +106,31 @@ def compare(a: Side, b: Side) -> None:
             f"{near.jaccard.mean():.3f}",
             help="1: the same; 0: none in common.",
         )
-        st.markdown(data.overlap_reading(near))
+        st.markdown(view.overlap_reading(near))
         chart(
             overlap_chart(near.jaccard, near.k),
             f"How many samples keep how many of their {near.k} nearest neighbours. Left: an entirely new "
             "neighbourhood; right: the same one. Dotted: the mean of unrelated spaces.",
-            lambda: data.overlap_table(near, common.images),
+            lambda: view.overlap_table(near, common.images),
             key="overlap",
         )
 
     with section("Classes that improved and got worse"):
         if common.labelled:
             votes = data.votes(a, b, common, k, layer)
-            st.markdown(data.class_reading(votes, common))
+            st.markdown(view.class_reading(votes, common))
             chart(
-                class_changes(*data.class_columns(votes, common)),
+                class_changes(*view.class_columns(votes, common)),
                 "Change of each class's kNN accuracy from A to B, in percentage points. To the right: B is better.",
-                lambda: data.class_table(votes, common),
+                lambda: view.class_table(votes, common),
                 key="class_changes",
             )
         else:
             nothing("These samples have no labels, so there are no classes to compare.")
 
     with section("Whose neighbourhood changed most?"):
-        page = st.pagination(-(-len(common) // data.LINES), key="page_changed")
-        changed_gallery(data.most_changed(near, (page - 1) * data.LINES), near, common)
+        page = st.pagination(-(-len(common) // view.LINES), key="page_changed")
+        changed_gallery(view.most_changed(near, (page - 1) * view.LINES), near, common)
 
 
 def linked_pictures(
@@ -150,7 +151,7 @@ def linked_pictures(
         "see them on both, and below with their neighbours. B's picture is turned to lie on A's as closely as it can, "
         "which changes no distance."
     )
-    panes = data.panes(a, b, shown, settings, common, near is not None, colour, k)
+    panes = view.panes(a, b, shown, settings, common, near is not None, colour, k)
     done = explorer(
         "compare",
         panes,
@@ -160,7 +161,7 @@ def linked_pictures(
         caption=f"{a.name} and {b.name}",
         height=560,
     )
-    downloads("compare", lambda: data.panes_table(panes, common, near))
+    downloads("compare", lambda: view.panes_table(panes, common, near))
     return done.rows if len(done.rows) or done.row is None else np.array([done.row])
 
 
@@ -171,7 +172,7 @@ def changed_gallery(found: np.ndarray, near: Neighbourhoods, common: Common) -> 
         "frames mark neighbours of its own class, orange ones others."
     )
     rows(
-        [line for row in found.tolist() for line in data.neighbour_cards(row, near, common)],
+        [line for row in found.tolist() for line in view.neighbour_cards(row, near, common)],
         side=56,
         columns=2,
     )

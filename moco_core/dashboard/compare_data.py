@@ -1,53 +1,38 @@
-"""What the comparison of two checkpoints shows, computed once for each pair's content."""
+"""Two checkpoints over the samples that both have embedded, compared once for each pair's content."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 from moco_core.analysis import compare, geometry, neighbors
 from moco_core.dashboard import loaders
 from moco_core.dashboard.figures.metric_differences import MetricPair
-from moco_core.dashboard.figures.neighbour_overlap import chance_overlap, shared_counts
-from moco_core.dashboard.gallery import Card, card
-from moco_core.dashboard.geometry_data import class_names
 from moco_core.dashboard.loaders import CONTENT
-from moco_core.dashboard.palette import NEUTRAL, RIGHT, WRONG, series_colour
-from moco_core.dashboard.points import Colour, Pane, Points
-from moco_core.dashboard.projection_view import axis_titles, frame_of
-from moco_core.dashboard.projections import Shown
-from moco_core.dashboard.text import plain
-from moco_core.projections import Projection, ProjectionSettings, drawn_rows
+from moco_core.projections import drawn_rows
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError
 
 Array = np.ndarray
 
-CLASS, OVERLAP, VOTES = "class", "overlap", "votes"
-COLOURINGS = {CLASS: "class", OVERLAP: "shared neighbours", VOTES: "kNN vote right in"}
-RIGHT_IN = ("both", "A alone", "B alone", "neither")
-LINES = 12  # samples in a gallery
 MOST_COMPARED = 50_000  # images; of more, a fixed random sample
 FEW = 5_000  # images whose neighbours are found in a moment
-BESIDE = 5  # neighbours beside each
 
 # What stored metrics are called, and whether more (+1) or less (−1) of it is better. Tolerance is neither alone:
 # it is bought with uniformity.
 METRICS: Mapping[str, tuple[str, int]] = {
-    "knn": ("kNN accuracy (projector output)", +1),
+    "knn": ("kNN accuracy (query embeddings)", +1),
     "knn_features": ("kNN accuracy (backbone features)", +1),
     "linear": ("linear probe accuracy", +1),
     "alignment": ("alignment", -1),
     "uniformity": ("uniformity", -1),
     "tolerance": ("tolerance", 0),
-    "effective_rank": ("effective rank (projector output)", +1),
+    "effective_rank": ("effective rank (query embeddings)", +1),
     "effective_rank_features": ("effective rank (backbone features)", +1),
     "k_star": ("consistent length K*", +1),
 }
@@ -60,9 +45,7 @@ IMPORTED_METRICS = {
 ACCURACIES = ("knn", "knn_features", "linear")
 VOTING = {"knn": "query", "knn_features": "features"}
 UNNAMED = "whether equal ids mean the same samples, only who made the files can know"
-LEFT_OUT = (
-    ", each left out in turn"  # runs store votes of training images; here the samples vote for each other
-)
+LEFT_OUT = ", each left out in turn"  # runs store votes of training images; here samples vote for each other
 NOT_SETTINGS = {
     "value",
     "count",
@@ -124,11 +107,6 @@ class Common:
 SIDES: loaders.Keys = {
     Side: lambda side: side.key,
     Common: lambda common: common.images_id,
-}
-DRAWN: loaders.Keys = {
-    **SIDES,
-    Side: lambda side: (side.key, side.name),
-    Shown: lambda shown: shown.content,
 }
 
 
@@ -256,216 +234,6 @@ def metrics(a: Side, b: Side, common: Common) -> list[MetricPair]:
     return found
 
 
-def metrics_reading(found: Sequence[MetricPair]) -> str:
-    """How many metrics each side leads in, and which differences are more than chance (Markdown)."""
-    decided = [m for m in found if m.better]
-    if not decided:
-        return "The two share no metric under one definition."
-    ahead = {side: sum(m.winner == side for m in decided) for side in "AB"}
-    first, second = sorted("AB", key=lambda side: -ahead[side])
-    if not ahead[first]:
-        return f"The two are equal in all metrics ({len(decided)})."
-    metrics = "metric" if ahead[first] == 1 else "metrics"
-    text = f"{first} leads in {ahead[first]} {metrics}, {second} in {ahead[second] or 'none'}"
-    if equal := len(decided) - ahead["A"] - ahead["B"]:
-        text += f", {equal} {'is' if equal == 1 else 'are'} equal"
-    return f"{text}. {_chance_reading([m for m in decided if m.count])}".rstrip()
-
-
-def metrics_table(found: Sequence[MetricPair]) -> pd.DataFrame:
-    """One row a metric."""
-    return pd.DataFrame(
-        [
-            {"metric": m.name, "A": m.a, "B": m.b, "B − A": m.difference, "better": m.winner or "–"}
-            for m in found
-        ],
-        columns=["metric", "A", "B", "B − A", "better"],
-    )
-
-
-def overlap_reading(near: Neighbourhoods) -> str:
-    """What the overlap says, in a sentence (Markdown)."""
-    mean, chance = float(near.jaccard.mean()), chance_overlap(len(near.jaccard), near.k)
-    kept = float(shared_counts(near.jaccard, near.k).mean())
-    return (
-        f"On average a sample keeps {kept:.1f} of its {near.k} nearest neighbours (mean Jaccard index "
-        f"{mean:.2f}; unrelated spaces would have {chance:.2f})."
-    )
-
-
-def overlap_table(near: Neighbourhoods, images: EvalSet) -> pd.DataFrame:
-    """One row an image."""
-    named = {} if images.names is None else {"name": images.names}
-    return pd.DataFrame(
-        {"sample_id": images.sample_ids, **named, "label": images.labels, "jaccard": near.jaccard}
-    )
-
-
-def class_columns(found: Votes, common: Common) -> tuple[list[str], Array, Array, Array]:
-    """Names, accuracy in A, accuracy in B and samples of each class."""
-    names = class_names(common.images)
-    labels = found.class_a.labels.tolist()
-    return [names[label] for label in labels], found.class_a.value, found.class_b.value, found.class_a.count
-
-
-def class_table(found: Votes, common: Common) -> pd.DataFrame:
-    """One row a class."""
-    names, a, b, count = class_columns(found, common)
-    return pd.DataFrame({"class": names, "samples": count, "A": a, "B": b, "B − A": b - a})
-
-
-def class_reading(found: Votes, common: Common) -> str:
-    """The overall accuracy of both, and the classes that moved most (Markdown)."""
-    names, a, b, count = class_columns(found, common)
-    share = count / count.sum()
-    change = b - a
-    best, worst = int(change.argmax()), int(change.argmin())
-    moved = [
-        f"**{plain(names[i])}** {word} most ({100 * change[i]:+.1f} points)"
-        for i, word in ((best, "improved"), (worst, "lost"))
-        if change[i] and (change[i] > 0) == (word == "improved")
-    ]
-    return (
-        f"kNN accuracy by votes of these samples, each left out in turn: {a @ share:.1%} in A, {b @ share:.1%} in B."
-        + (f" Class {' and class '.join(moved)}." if moved else " No class changed.")
-    )
-
-
-def colourings(common: Common) -> list[str]:
-    """What colour can mean here."""
-    return [c for c in COLOURINGS if c == OVERLAP or common.labelled]
-
-
-@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=DRAWN)
-def panes(
-    a: Side,
-    b: Side,
-    pictures: tuple[Shown, Shown],
-    settings: ProjectionSettings,
-    common: Common,
-    searched: bool,
-    colour: str,
-    k: int,
-) -> list[Pane]:
-    """Both pictures over the common images, B's turned onto A's, coloured alike.
-
-    Unless `searched` their tips say nothing of neighbours; the colour `OVERLAP` needs it.
-    """
-    near = neighbourhoods(a, b, common, k, settings.layer) if searched else None
-    sides = (a, b)
-    drawn = [
-        _drawn(
-            one.picture, frame_of(side.run, side.checkpoint, settings, one.picture), rows, len(side.images)
-        )
-        for one, side, rows in zip(pictures, sides, (common.rows_a, common.rows_b), strict=True)
-    ]
-    shown, at_a, at_b = np.intersect1d(drawn[0][0], drawn[1][0], return_indices=True)
-    flat_a = drawn[0][1][at_a]
-    flat_b = drawn[1][1][at_b]
-    if len(shown) > 1:
-        flat_b = compare.superimposed(flat_b, flat_a)
-    colours = _colour(a, b, common, near, colour, k, shown, settings.layer)
-    return [
-        Pane(
-            Points(flat[None].astype(np.float32), shown, _axes(one.picture, settings)),
-            colours,
-            f"{letter}: {side.name}",
-        )
-        for letter, side, flat, one in zip("AB", sides, (flat_a, flat_b), pictures, strict=True)
-    ]
-
-
-def panes_table(drawn: Sequence[Pane], common: Common, near: Neighbourhoods | None) -> pd.DataFrame:
-    """One row a drawn image: where it lies in either picture and, if known, the neighbours that it keeps."""
-    rows = drawn[0].points.samples
-    places = {
-        f"{axis}_{letter}": pane.points.frames[0][:, i]
-        for letter, pane in zip("AB", drawn, strict=True)
-        for i, axis in enumerate("xy")
-    }
-    return pd.DataFrame(
-        {
-            "sample_id": common.images.sample_ids[rows],
-            "label": common.images.labels[rows],
-            **places,
-        }
-        | ({"jaccard": near.jaccard[rows]} if near else {})
-    )
-
-
-def most_changed(near: Neighbourhoods, start: int = 0) -> Array:
-    """Rows of the images that share the fewest neighbours, a page of them from `start`."""
-    return np.argsort(near.jaccard, kind="stable")[start : start + LINES]
-
-
-def neighbour_cards(row: int, near: Neighbourhoods, common: Common) -> tuple[list[Card], list[Card]]:
-    """One image with its nearest in A, and with its nearest in B."""
-    images = common.images
-    sides = []
-    for found, cosines in ((near.a, near.cosines_a), (near.b, near.cosines_b)):
-        line = [card(images, row, f"shared {near.jaccard[row]:.2f}")]
-        for other, cosine in zip(found[row, :BESIDE].tolist(), cosines[row, :BESIDE].tolist(), strict=True):
-            known = images.labels[row] >= 0 and images.labels[other] >= 0
-            mark = (RIGHT if images.labels[other] == images.labels[row] else WRONG) if known else ""
-            line.append(card(images, other, f"cos {cosine:.3f}", mark))
-        sides.append(line)
-    return sides[0], sides[1]
-
-
-def _chance_reading(accuracies: Sequence[MetricPair]) -> str:
-    """Which accuracies differ by more than chance; empty without any. Other metrics have no error here."""
-    if not accuracies:
-        return ""
-    samples = f"{min(m.count for m in accuracies):,} samples"
-    beyond = [
-        f"{m.name}, by {100 * abs(m.difference):.1f} points for {m.winner}"
-        for m in accuracies
-        if m.beyond_chance
-    ]
-    if not beyond:
-        return f"On {samples}, chance alone may explain every difference in accuracy."
-    return f"**More than chance** on {samples} (95 %, binomial): {'; '.join(beyond)}."
-
-
-def _drawn(picture: Projection, frame: int, rows: Array, images: int) -> tuple[Array, Array]:
-    """Common images (by place among them) that a picture holds as queries, and where it puts them."""
-    place = np.full(images, -1)
-    place[rows] = np.arange(len(rows))
-    query = picture.kinds == 0
-    common = place[picture.samples[query]]
-    return common[common >= 0], picture.coordinates[frame][query][common >= 0]
-
-
-def _axes(picture: Projection, settings: ProjectionSettings) -> tuple[str, ...]:
-    """Axes without the shares of variance, which no longer hold for a picture that was turned."""
-    method = "pca" if len(picture.share) else settings.method  # components stand in while UMAP is being made
-    plain_picture = dataclasses.replace(picture, share=np.zeros(0, np.float32))
-    return axis_titles(plain_picture, dataclasses.replace(settings, method=method))
-
-
-def _colour(
-    a: Side,
-    b: Side,
-    common: Common,
-    near: Neighbourhoods | None,
-    colour: str,
-    k: int,
-    shown: Array,
-    layer: str,
-) -> Colour:
-    details = {"shared neighbours (Jaccard)": near.jaccard[shown]} if near else {}
-    if colour == OVERLAP and near:
-        return Colour("shared neighbours", near.jaccard[shown])
-    labels = common.images.labels[shown]
-    if colour == CLASS:
-        return Colour.by_class("class", labels, class_names(common.images), details=details)
-    found = votes(a, b, common, k, layer)
-    right_a, right_b = found.a[shown] == labels, found.b[shown] == labels
-    codes = np.select([right_a & right_b, right_a, right_b], [0, 1, 2], 3)
-    colours = (NEUTRAL, *map(series_colour, (0, 1, 3)))
-    return Colour("kNN vote right in", np.where(labels < 0, -1, codes), RIGHT_IN, colours, details=details)
-
-
 def _matched(a: Side, b: Side) -> tuple[Array, Array, str]:
     """Rows of the samples that both evaluation sets hold, and by what they were matched; ValueError when too few."""
     images, others = a.images, b.images
@@ -519,8 +287,7 @@ def _told_apart(images: EvalSet) -> bool:
 
 def _dataset(run: Run) -> Any:
     """What run.json says the images are; a value of its own where it says nothing."""
-    described = run.info.get("dataset")
-    return described.get("name") if isinstance(described, dict) and described.get("name") else run.id
+    return run.facts("dataset").get("name") or run.id
 
 
 @st.cache_resource

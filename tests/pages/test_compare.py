@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from moco_core.analysis.geometry import uniformity
 from moco_core.analysis.neighbors import knn_predict, overlap
 from moco_core.dashboard import compare_data as data
+from moco_core.dashboard import compare_view as view
 from moco_core.dashboard.compare_data import Side
 from moco_core.dashboard.projections import ProjectionDesk, Work
 from moco_core.runs import RunStore, RunWriter, schema
@@ -70,7 +71,7 @@ def test_two_runs_are_shown_whole(two, monkeypatch):
     assert "Both embed the same 60 images." in sentences(app.caption)
     assert len(charts(app)) == 3
     assert list(app.dataframe[0].value["metric"])[:3] == [
-        "kNN accuracy (projector output)",
+        "kNN accuracy (query embeddings)",
         "linear probe accuracy",
         "alignment",
     ]
@@ -103,7 +104,7 @@ def test_two_steps_of_one_run(tmp_path, monkeypatch):
     app = opened(tmp_path, monkeypatch, a="only", b="only", a_step="0")
     assert headings(app) == HEADINGS
     assert "B leads in " in sentences(app.markdown)
-    knn = app.dataframe[0].value.set_index("metric").loc["kNN accuracy (projector output)"]
+    knn = app.dataframe[0].value.set_index("metric").loc["kNN accuracy (query embeddings)"]
     assert (knn["A"], knn["B"], knn["better"]) == (0.4, 0.9, "B")
 
 
@@ -144,7 +145,7 @@ def test_the_most_changed_stand_beside_each_other_as_in_a_and_in_b(two, monkeypa
     near = data.neighbourhoods(a, b, common, 20, "query")
     (shown,) = opened(two, monkeypatch, a="a", b="b").get("html")
     lines = re.findall(r"<div style.*?#(\d+)<", shown.proto.body)  # the sample of each
-    changed = common.images.sample_ids[data.most_changed(near)]
+    changed = common.images.sample_ids[view.most_changed(near)]
     assert list(map(int, lines)) == np.repeat(changed, 2).tolist()
 
 
@@ -255,7 +256,7 @@ def test_overlap_and_votes_equal_direct_computation(two):
     votes = data.votes(a, b, common, 7, "query")
     labels = a.run.eval_set.labels
     np.testing.assert_array_equal(votes.b, knn_predict(b.checkpoint.query, labels, k=7))
-    assert (np.diff(near.jaccard[data.most_changed(near)]) >= 0).all()
+    assert (np.diff(near.jaccard[view.most_changed(near)]) >= 0).all()
 
 
 def test_a_part_equals_comparing_runs_of_that_part(two):
@@ -274,7 +275,7 @@ def test_a_part_equals_comparing_runs_of_that_part(two):
     assert found["uniformity"].a == pytest.approx(uniformity(x))
     assert found["uniformity"].b == pytest.approx(uniformity(y))
     labels = a.run.eval_set.labels[common.rows_a]
-    knn = found["kNN accuracy (projector output), each left out in turn"]
+    knn = found["kNN accuracy (query embeddings), each left out in turn"]
     assert knn.b == pytest.approx(np.mean(knn_predict(y, labels) == labels))
     assert "linear probe accuracy" not in found  # measured on other images
 
@@ -293,20 +294,20 @@ def test_stored_metrics_under_different_definitions_are_not_compared(two):
 
 
 def test_metrics_reading_counts_who_is_ahead():
-    pair = data.MetricPair
+    pair = view.MetricPair
     found = [pair("x", 1, 2, +1), pair("y", 1, 2, -1), pair("z", 3, 4, +1), pair("t", 0, 9, 0)]
-    assert data.metrics_reading(found) == "B leads in 2 metrics, A in 1."
-    assert data.metrics_reading([*found, pair("s", 5, 5, +1)]) == "B leads in 2 metrics, A in 1, 1 is equal."
-    assert data.metrics_reading(found[:2]) == "A leads in 1 metric, B in 1."
-    assert data.metrics_reading(found[1:2]) == "A leads in 1 metric, B in none."
-    assert data.metrics_reading([pair("s", 5, 5, +1)]) == "The two are equal in all metrics (1)."
-    assert "share no metric" in data.metrics_reading([])
+    assert view.metrics_reading(found) == "B leads in 2 metrics, A in 1."
+    assert view.metrics_reading([*found, pair("s", 5, 5, +1)]) == "B leads in 2 metrics, A in 1, 1 is equal."
+    assert view.metrics_reading(found[:2]) == "A leads in 1 metric, B in 1."
+    assert view.metrics_reading(found[1:2]) == "A leads in 1 metric, B in none."
+    assert view.metrics_reading([pair("s", 5, 5, +1)]) == "The two are equal in all metrics (1)."
+    assert "share no metric" in view.metrics_reading([])
 
 
 def test_the_class_that_moved_most_is_called_a_class(two):
     a, b = sides(two)  # "**9** improved most" could be nine classes
     common = data.match(a, b)
-    reading = data.class_reading(data.votes(a, b, common, 5, "query"), common)
+    reading = view.class_reading(data.votes(a, b, common, 5, "query"), common)
     assert re.search(r" in B\. Class \*\*.+?\*\* (improved|lost) most \([+-]\d", reading)
 
 
@@ -315,19 +316,19 @@ def test_the_overlap_is_told_in_the_neighbours_that_the_chart_counts():
     near = data.Neighbourhoods(
         *[np.zeros((4, 4), int)] * 2, *[np.zeros((4, 4))] * 2, sharing / (8 - sharing), 4
     )
-    assert data.overlap_reading(near).startswith(
+    assert view.overlap_reading(near).startswith(
         "On average a sample keeps 2.5 of its 4 nearest neighbours (mean Jaccard index 0.58"
     )
 
 
 def test_only_accuracies_that_differ_by_more_than_chance_are_called_so():
-    pair = data.MetricPair
+    pair = view.MetricPair
     near = [pair("kNN", 0.96, 0.97, +1, 300), pair("uniformity", -2, -4, -1)]
-    assert data.metrics_reading(near) == (
+    assert view.metrics_reading(near) == (
         "B leads in 2 metrics, A in none. On 300 samples, chance alone may explain every difference in accuracy."
     )
     far = [pair("linear", 0.95, 0.90, +1, 300), *near]
-    assert data.metrics_reading(far).endswith(
+    assert view.metrics_reading(far).endswith(
         "**More than chance** on 300 samples (95 %, binomial): linear, by 5.0 points for A."
     )
     # Two shares of one half over 200 images: the standard error of their difference is 5 points
@@ -345,7 +346,7 @@ def test_accuracies_know_their_number_of_images(two):
         RunWriter(run.path).write_step(checkpoint.step, files, stored)
     a, b = sides(two)
     found = {m.name: m.count for m in data.metrics(a, b, data.match(a, b))}
-    assert (found["kNN accuracy (projector output)"], found["linear probe accuracy"]) == (50, 50)
+    assert (found["kNN accuracy (query embeddings)"], found["linear probe accuracy"]) == (50, 50)
     assert found["uniformity"] == 0
 
 
@@ -359,7 +360,7 @@ def test_panes_hold_the_same_images_at_the_same_places_but_for_a_turn(two, monke
     settings = ProjectionSettings(method="pca")
     pictures = tuple(stored_projection(s.run, s.checkpoint, settings) for s in (a, b))
     shown = tuple(Shown(picture, name, False, None) for picture, name in zip(pictures, "ab", strict=True))
-    left, right = data.panes(a, b, shown, settings, common, True, data.CLASS, 5)
+    left, right = view.panes(a, b, shown, settings, common, True, view.CLASS, 5)
     np.testing.assert_array_equal(left.points.samples, right.points.samples)
     np.testing.assert_array_equal(left.points.samples, np.arange(50))
     place = {row: i for i, row in enumerate(pictures[0].samples)}
