@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 
@@ -98,6 +99,24 @@ def overlap(a: Array, b: Array, k: int | None = None) -> Array:
         ]
     )
     return shared / (a.shape[1] + b.shape[1] - shared)
+
+
+def shared_counts(jaccard: Array, k: int) -> Array:
+    """How many of k neighbours are shared, from 0 to k: a Jaccard index J stands for `2kJ/(1 + J)`."""
+    return np.rint(2 * k * jaccard / (1 + jaccard)).astype(np.int64)
+
+
+def chance_overlap(n: int, k: int) -> float:
+    """Expected Jaccard index of two independent random k-subsets of the other N − 1 samples.
+
+    The intersection is hypergeometric; the mean of s / (2k − s) over its distribution is summed exactly.
+    """
+    others = n - 1
+    total = math.comb(others, k)
+    return sum(
+        math.comb(k, s) * math.comb(others - k, k - s) / total * s / (2 * k - s)
+        for s in range(max(0, 2 * k - others), k + 1)
+    )
 
 
 def knn_predict(

@@ -10,10 +10,10 @@ import pandas as pd
 import streamlit as st
 
 from moco_core.analysis import compare
+from moco_core.analysis.neighbors import chance_overlap, shared_counts
 from moco_core.dashboard import loaders
 from moco_core.dashboard.compare_data import SIDES, Common, Neighbourhoods, Side, Votes, neighbourhoods, votes
 from moco_core.dashboard.figures.metric_differences import MetricPair
-from moco_core.dashboard.figures.neighbour_overlap import chance_overlap, shared_counts
 from moco_core.dashboard.gallery import Card, card
 from moco_core.dashboard.geometry_data import class_names
 from moco_core.dashboard.palette import NEUTRAL, RIGHT, WRONG, series_colour

@@ -14,6 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 from moco_core.analysis import checks, neighbors
 from moco_core.analysis.neighbors import (
+    chance_overlap,
     confusion,
     gap_factors,
     hubness,
@@ -377,3 +378,16 @@ def test_no_n_by_n_array(monkeypatch):
     nearest(sphere(1000, 4), 3)
     assert max(sizes) <= 10_000
     assert sum(sizes) == 1000 * 1000
+
+
+def test_chance_overlap_equals_enumeration_and_simulation():
+    # 4 samples, k = 2: of the 3 pairs among 3 others, one is equal (J = 1) and two share one (J = 1/3).
+    assert chance_overlap(4, 2) == pytest.approx((1 + 2 / 3) / 3)
+    assert chance_overlap(6, 5) == 1  # all others are neighbours
+    rng = np.random.default_rng(0)
+    n, k = 40, 10
+    draws = [set(rng.permutation(n - 1)[:k].tolist()) for _ in range(4000)]
+    fixed = set(range(k))
+    simulated = np.mean([len(fixed & d) / len(fixed | d) for d in draws])
+    assert chance_overlap(n, k) == pytest.approx(simulated, abs=0.005)
+    assert 0 < chance_overlap(50_000, 20) < 1e-3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moco_core.dashboard.figures.class_changes import class_changes
 from moco_core.dashboard.figures.metric_differences import MetricPair, metric_differences
-from moco_core.dashboard.figures.neighbour_overlap import chance_overlap, overlap_chart
+from moco_core.dashboard.figures.neighbour_overlap import overlap_chart
 
 # metrics
 
@@ -81,19 +81,6 @@ def test_every_possible_overlap_has_its_own_bar():
     sharing = np.arange(k + 1)
     bars = overlap_chart(sharing / (2 * k - sharing), k).data[0]
     assert list(bars.y) == [1] * (k + 1)
-
-
-def test_chance_overlap_equals_enumeration_and_simulation():
-    # 4 samples, k = 2: of the 3 pairs among 3 others, one is equal (J = 1) and two share one (J = 1/3).
-    assert chance_overlap(4, 2) == pytest.approx((1 + 2 / 3) / 3)
-    assert chance_overlap(6, 5) == 1  # all others are neighbours
-    rng = np.random.default_rng(0)
-    n, k = 40, 10
-    draws = [set(rng.permutation(n - 1)[:k].tolist()) for _ in range(4000)]
-    fixed = set(range(k))
-    simulated = np.mean([len(fixed & d) / len(fixed | d) for d in draws])
-    assert chance_overlap(n, k) == pytest.approx(simulated, abs=0.005)
-    assert 0 < chance_overlap(50_000, 20) < 1e-3
 
 
 # classes

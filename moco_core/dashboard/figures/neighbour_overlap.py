@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
+from moco_core.analysis.neighbors import shared_counts
 from moco_core.dashboard.figures.frame import GUIDE, framed
 from moco_core.dashboard.palette import series_colour
 
@@ -37,23 +38,3 @@ def overlap_chart(jaccard: np.ndarray, k: int) -> go.Figure:
     figure.update_xaxes(range=[-0.5, k + 0.5])
     figure.update_layout(margin_t=60)
     return figure
-
-
-def shared_counts(jaccard: np.ndarray, k: int) -> np.ndarray:
-    """How many of k neighbours are shared, from 0 to k: a Jaccard index J stands for `2kJ/(1 + J)`."""
-    return np.rint(2 * k * jaccard / (1 + jaccard)).astype(np.int64)
-
-
-def chance_overlap(n: int, k: int) -> float:
-    """Expected Jaccard index of two independent random k-subsets of the other N − 1 samples.
-
-    The intersection is hypergeometric; the mean of s / (2k − s) over its distribution is summed exactly.
-    """
-    from math import comb
-
-    others = n - 1
-    total = comb(others, k)
-    return sum(
-        comb(k, s) * comb(others - k, k - s) / total * s / (2 * k - s)
-        for s in range(max(0, 2 * k - others), k + 1)
-    )
