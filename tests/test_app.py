@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moco_core.dashboard.training_panel import OPENED
-from moco_core.jobs import this_host
+from moco_core.jobs import processes, this_host
 from moco_core.jobs.desk import Desk
 from moco_core.runs import RunStore, RunWriter
 from moco_core.runs.process import start_of
@@ -199,7 +199,10 @@ def test_progress_of_a_run_started_elsewhere(root: Path) -> None:
     assert len(charts(opened.sidebar)) == 1
 
 
-def test_a_run_that_hangs_says_how_long_instead_of_when_it_will_be_done(root: Path) -> None:
+def test_a_run_that_hangs_says_how_long_instead_of_when_it_will_be_done(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_signs", {})  # this process has trained in other tests
     path = write_run(root, "hangs", state="running") / "status.json"
     own = {"host": this_host(), "pid": os.getpid(), "pid_started": start_of(os.getpid()), "total_steps": 100}
     long_ago = {"stepped": "2020-01-01T00:00:00+00:00"}

@@ -80,10 +80,12 @@ class Explorer {
   // What the browser says of a sample. It comes last, as no picture needs it; null until then.
   know(id) {
     if (this.samples?.id === id) return;
+    if (this.samples) this.under = null; // a point that stood for another sample
     this.samples = findPack(id);
     this.selected = null;
     this.sheet = this.samples?.meta.side ? loadSheet(this.samples) : null;
     this.called = null;
+    if (this.samples && this.under) this.hover(...this.under);
   }
 
   // Says so in words when plotly.js does not come.
@@ -118,6 +120,7 @@ class Explorer {
 
   // What lies under the pointer: shown in the tip, and ringed in every other pane.
   hover(pane, point) {
+    this.under = [pane, point];
     if (!this.samples) return;
     const row = pane.points.arrays.samples[point];
     for (const other of this.panes) other.point(other === pane ? -1 : row);
@@ -184,6 +187,7 @@ class Explorer {
   }
 
   leave() {
+    this.under = null;
     this.tip.style.display = "none";
     for (const pane of this.panes) pane.point(-1);
   }

@@ -205,7 +205,7 @@ def test_a_click_shows_the_neighbours_in_the_full_space(page, address, run):
         """Once more where a browser that is still drawing has lost the last one, as a hand would."""
         page.mouse.move(*flat[row] - 3)
         page.mouse.move(*flat[row])
-        page.locator(".moco-explorer .tip").wait_for()
+        page.wait_for_timeout(1000)
         page.mouse.down()
         page.mouse.up()
         page.wait_for_timeout(3000)
