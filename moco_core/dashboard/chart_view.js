@@ -46,6 +46,7 @@ class Chart {
     shelf.waiting.delete(this.redraw);
     shelf.unseen.delete(this);
     if (this.drawn) Plotly.purge(this.plot);
+    this.plot.emit = () => {}; // what plotly.js still has under way will tell nobody
   }
 
   show(spec) {

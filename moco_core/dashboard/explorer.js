@@ -45,7 +45,7 @@ class Explorer {
     this.observer.disconnect();
     clearTimeout(this.timer);
     this.stopped = true;
-    for (const pane of this.panes) if (globalThis.Plotly) Plotly.purge(pane.plot);
+    for (const pane of this.panes) pane.clear();
   }
 
   show(spec) {
@@ -287,8 +287,13 @@ class Pane {
   }
 
   remove() {
-    Plotly.purge(this.plot);
+    this.clear();
     this.box.remove();
+  }
+
+  clear() {
+    if (globalThis.Plotly) Plotly.purge(this.plot);
+    this.plot.emit = () => {}; // what plotly.js still has under way will tell nobody
   }
 
   async show(spec) {
@@ -386,6 +391,7 @@ class Pane {
       }),
     }));
     await Plotly.react(this.plot, [...traces, ...this.marks()], this.layout(theme), this.config());
+    if (this.app.stopped) return;
     if (!this.drawn) this.listen();
     this.drawn = true;
     const { xaxis, yaxis } = this.plot._fullLayout;
