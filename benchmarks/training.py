@@ -51,7 +51,7 @@ LONG_QUEUES = (65_536, 1_048_576)
 def main() -> None:
     """Measure and report."""
     args = parse_args(__doc__)
-    small = Case("small-cnn", 1, 28, 128, 10, 6 if args.quick else 16)
+    small = Case("small-cnn", 1, 28, 128, 5, 16 if args.quick else 40)
     cases = [small] if args.quick else [small, Case("resnet18", 3, 32, 128, 2, 4)]
     ratios: dict[str, float] = {}
     figures: dict[str, float] = {}

@@ -26,7 +26,7 @@ class InBatch(Method):
         own = self.group.own(torch.eye(len(k), dtype=torch.bool, device=q.device))
         loss, logits = info_nce(q, self.group.own(k), k, self.temperature, excluded=own)
         self._filled = len(k) - 1
-        return Scored(loss, logits, k.detach())
+        return Scored(loss, logits, k.detach(), own)
 
     @property
     def filled(self) -> int:

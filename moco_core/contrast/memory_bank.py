@@ -55,7 +55,7 @@ class MemoryBank(Method):
         positive = self.group.own(positive)
         own = (self.group.own(samples)[:, None] == drawn[None, :]).to(q.device)  # B×K
         loss, logits = info_nce(q, positive, self._keys[drawn.to(q.device)], self.temperature, excluded=own)
-        return Scored(loss, logits, self.group.gather(q.detach()))
+        return Scored(loss, logits, self.group.gather(q.detach()), own)
 
     def remember(self, keys: Tensor, samples: Tensor, labels: Tensor, step: int) -> None:
         """Overwrite the slots of this batch's samples."""

@@ -17,6 +17,7 @@ class Scored(NamedTuple):
     loss: Tensor  # scalar
     logits: Tensor  # B×(1+K), excluded pairs −∞; this process's rows
     keys: Tensor  # B×D, detached; those of all processes, in the form that `remember` takes
+    excluded: Tensor | None = None  # B×K, true where a pair is no negative; None where all are
 
 
 class Readouts(NamedTuple):
@@ -98,7 +99,9 @@ class Method(nn.Module):
 def readouts(scored: Scored, temperature: float) -> Readouts:
     """Mean positive and negative cosine and contrast accuracy of a scored batch."""
     positive, negatives = scored.logits[:, 0], scored.logits[:, 1:]
-    counted = negatives.numel() - negatives.isneginf().sum()
-    mean_negative = negatives.nan_to_num(neginf=0.0).sum() / counted
+    if scored.excluded is None:
+        mean_negative = negatives.mean()
+    else:
+        mean_negative = negatives.masked_fill(scored.excluded, 0).sum() / (~scored.excluded).sum()
     accuracy = (positive == scored.logits.amax(dim=1)).float().mean()
     return Readouts(positive.mean() * temperature, mean_negative * temperature, accuracy)

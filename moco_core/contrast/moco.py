@@ -30,14 +30,6 @@ def ema_update(key_module: nn.Module, query_module: nn.Module, momentum: float) 
     torch._foreach_lerp_(theta_k, theta_q, 1 - momentum)
 
 
-@torch.no_grad()
-def encoder_gap(key_module: nn.Module, query_module: nn.Module) -> Tensor:
-    """‖θ_q − θ_k‖ / ‖θ_q‖ over all parameters, a scalar on the device."""
-    theta_k, theta_q = _parameters(key_module), _parameters(query_module)
-    apart = torch.stack(torch._foreach_norm(torch._foreach_sub(theta_q, theta_k))).norm()
-    return apart / torch.stack(torch._foreach_norm(theta_q)).norm()
-
-
 def _parameters(module: nn.Module) -> list[Tensor]:
     return list(module.theta if isinstance(module, Encoder) else module.parameters())
 

@@ -150,7 +150,7 @@ def augment_views(
     drawn = np.column_stack([affine.reshape(-1, 6), colour, contrast, sigma])
     parameters = _send(drawn, images.device)  # one transfer for all of them
 
-    x = images.to(torch.float32).repeat(len(views), 1, 1, 1)
+    x = images.repeat(len(views), 1, 1, 1).to(torch.float32)
     if preset.warps:
         x = _warp(x, parameters[:, :6], padding="zeros" if preset.rotate or preset.shift else "border")
     if preset.blur:
@@ -233,14 +233,15 @@ def _send(values: np.ndarray, device: torch.device) -> Tensor:
 def _warp(x: Tensor, affine: Tensor, padding: str) -> Tensor:
     """Sample B×C×H×W at affine positions (B×6), bilinearly.
 
-    The positions are built by elementwise arithmetic, whose bits don't depend on the size of the batch.
+    The positions are built by elementwise arithmetic, whose bits don't depend on the size of the batch; as
+    complex numbers x + iy, because that fills the grid of pairs in one pass.
     """
     _, _, height, width = x.shape
-    across, down = _centres(width, x.device), _centres(height, x.device)[:, None]
-    a, b, c, d, e, f = affine[:, :, None, None].unbind(1)
-    grid = x.new_empty(len(x), height, width, 2)
-    torch.add(a * across, b * down + c, out=grid[..., 0])
-    torch.add(d * across, e * down + f, out=grid[..., 1])
+    across, down = _centres(width, x.device), _centres(height, x.device)
+    a, b, c, d, e, f = affine[:, :, None].unbind(1)
+    columns = torch.complex(a * across, d * across)  # B×W
+    rows = torch.complex(b * down + c, e * down + f)  # B×H
+    grid = torch.view_as_real(rows[:, :, None] + columns[:, None])  # B×H×W×2
     return torch.nn.functional.grid_sample(x, grid, padding_mode=padding, align_corners=False)
 
 
@@ -255,17 +256,15 @@ def _blur(x: Tensor, sigma: Tensor) -> Tensor:
     height, width = x.shape[2:]
     across = _gaussian(width, sigma)
     down = across if height == width else _gaussian(height, sigma)
-    for weights in (across, down):  # along the last axis, then the two change places
-        x = torch.bmm(x.flatten(1, 2), weights.mT).view_as(x).mT
-    return x
+    x = torch.bmm(x.flatten(1, 2), across.mT).view_as(x)
+    return down[:, None] @ x
 
 
 def _gaussian(n: int, sigma: Tensor) -> Tensor:
     """Rows of Gaussian weights that sum to 1 over the n pixels there are, B×n×n."""
-    place = torch.arange(n, device=sigma.device)
-    kernel = torch.exp(-(place / sigma.clamp(min=1e-3)[:, None]).square() / 2)  # B×n, by distance
-    weights = kernel[:, (place[:, None] - place).abs()]
-    return weights / weights.sum(dim=-1, keepdim=True)
+    place = torch.arange(n, dtype=sigma.dtype, device=sigma.device)
+    apart = (place[:, None] - place).square()  # n×n
+    return (apart * (-0.5 / sigma.clamp(min=1e-3).square())[:, None, None]).softmax(dim=-1)
 
 
 def _recolour(x: Tensor, matrix: Tensor, of_mean: Tensor) -> Tensor:
@@ -277,6 +276,6 @@ def _recolour(x: Tensor, matrix: Tensor, of_mean: Tensor) -> Tensor:
         mean = (red + green + blue)[:, None]
     bias = of_mean[:, None] * mean - 1  # B×1
     if channels == 1:
-        return (x * matrix[:, :, None, None] + bias[:, :, None, None]).clamp_(-1, 1)
-    mixed = matrix.view(batch, 3, 3) @ x.flatten(2) + bias[:, :, None]
+        return torch.addcmul(bias[:, :, None, None], x, matrix[:, :, None, None]).clamp_(-1, 1)
+    mixed = torch.baddbmm(bias[:, :, None], matrix.view(batch, 3, 3), x.flatten(2))
     return mixed.clamp_(-1, 1).view(batch, channels, height, width)

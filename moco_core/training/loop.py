@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from moco_core import __version__
 from moco_core.contrast.group import Group
 from moco_core.contrast.method import Method, Scored, readouts
-from moco_core.contrast.moco import encoder_gap
 from moco_core.runs import RunStore, RunWriter
 from moco_core.training.device import device_name, keep_freed_memory
 from moco_core.training.optimizer import build_optimizer, set_learning_rate
@@ -112,16 +112,21 @@ def train(
     return state
 
 
+@torch.no_grad()
 def _record(method: Method, scored: Scored, step: int, lr: float, filled: int) -> Record:
     """One line of history.jsonl, the encoders as they were when they scored the batch.
 
     Reading these numbers is the loop's only wait for the device.
     """
     shown = method.group.mean(torch.stack([scored.loss.detach(), *readouts(scored, method.temperature)]))
-    loss, positive_cosine, negative_cosine, contrast_accuracy = shown.tolist()
+    theta_q: list[Tensor] = [*method.query.theta]
+    theta_k: list[Tensor] = [*method.key.theta]
+    gradients = [p.grad for p in theta_q if p.grad is not None]
+    apart, length, gradient = _norms(torch._foreach_sub(theta_q, theta_k), theta_q, gradients)
+    numbers = torch.stack([*shown, apart / length, gradient]).tolist()
+    loss, positive_cosine, negative_cosine, contrast_accuracy, encoder_gap, grad_norm = numbers
     if not math.isfinite(loss):
         raise TrainingError(f"the loss is {loss} at step {step}: lower lr or raise temperature")
-    gradients = [p.grad for p in method.query.theta if p.grad is not None]
     return {
         "step": step,
         "loss": loss,
@@ -130,10 +135,16 @@ def _record(method: Method, scored: Scored, step: int, lr: float, filled: int) -
         "contrast_accuracy": contrast_accuracy,
         "lr": lr,
         "momentum": method.momentum,
-        "encoder_gap": encoder_gap(method.key, method.query).item(),
-        "grad_norm": torch.nn.utils.get_total_norm(gradients).item(),
+        "encoder_gap": encoder_gap,  # ‖θ_q − θ_k‖ / ‖θ_q‖ over all parameters
+        "grad_norm": grad_norm,
         "filled": filled,
     }
+
+
+def _norms(*vectors: Sequence[Tensor]) -> Tensor:
+    """Euclidean norms of several vectors, each given as a list of its parts; all parts in one call."""
+    norms = torch.stack(torch._foreach_norm([part for parts in vectors for part in parts]))
+    return torch.stack([of.norm() for of in norms.split([len(parts) for parts in vectors])])
 
 
 def _restore(run: RunWriter, method: Method, optimizer: torch.optim.Optimizer, group: Group) -> int:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from moco_core.contrast.moco import MoCo, ema_update, encoder_gap
+from moco_core.contrast.moco import MoCo, ema_update
 from moco_core.nets.encoder import build_encoder
 
 
@@ -56,15 +56,6 @@ def test_ema_update_refuses_a_momentum_out_of_range(momentum):
 def test_ema_update_refuses_modules_that_do_not_correspond():
     with pytest.raises(ValueError, match="same shapes"):
         ema_update(nn.Linear(2, 2), nn.Linear(2, 3), 0.5)
-
-
-def test_encoder_gap_of_a_scaled_copy():
-    query = nn.Linear(3, 2)
-    key = copy.deepcopy(query)
-    with torch.no_grad():
-        for parameter in key.parameters():
-            parameter.mul_(0.75)
-    assert encoder_gap(key, query).item() == pytest.approx(0.25, rel=1e-6)
 
 
 def test_the_key_encoder_starts_as_a_copy(moco):

@@ -126,17 +126,37 @@ def test_bf16_learns_nearly_the_same(tmp_path):
     }
 
 
-@pytest.mark.parametrize(("momentum", "gap"), [(0.0, 0.0), (1.0, None)])
-def test_encoder_gap_at_the_ends_of_momentum(tmp_path, momentum, gap):
-    run = train_small(tmp_path, momentum=momentum)
-    gaps = run.history()["encoder_gap"]
-    if gap is not None:
-        assert gaps.tolist() == [0.0] * 12
-    else:
-        assert (np.diff(gaps[1:]) > 0).all()
-        start, end = run.steps[0].arrays(schema.WEIGHTS_FILE), run.steps[-1].arrays(schema.WEIGHTS_FILE)
-        frozen = [n for n in start if n.startswith("key.") and "running" not in n and "tracked" not in n]
-        assert all(np.array_equal(start[name], end[name]) for name in frozen)
+def query_parameters(checkpoint):
+    """The query encoder's parameters at a step, one long vector."""
+    arrays = sorted(checkpoint.arrays(schema.WEIGHTS_FILE).items())
+    buffers = ("running_mean", "running_var", "num_batches_tracked")
+    own = [x.ravel() for name, x in arrays if name.startswith("query.") and not name.endswith(buffers)]
+    return np.concatenate(own).astype(np.float64)
+
+
+def test_a_key_encoder_that_copies_has_no_gap(tmp_path):
+    assert train_small(tmp_path, momentum=0.0).history()["encoder_gap"].tolist() == [0.0] * 12
+
+
+def test_the_gap_to_a_key_encoder_that_never_moves(tmp_path):
+    run = train_small(tmp_path, momentum=1.0)
+    start, middle, end = run.steps
+    frozen = [n for n in start.arrays(schema.WEIGHTS_FILE) if n.startswith("key.") and "running" not in n]
+    for name in (n for n in frozen if "tracked" not in n):
+        first, last = (c.arrays(schema.WEIGHTS_FILE)[name] for c in (start, end))
+        np.testing.assert_array_equal(first, last)
+    before, after = query_parameters(start), query_parameters(middle)
+    gap = np.linalg.norm(after - before) / np.linalg.norm(after)
+    assert run.history()["encoder_gap"][middle.step] == pytest.approx(gap, rel=1e-5)  # as the next step began
+
+
+def test_the_gradient_norm_is_that_of_the_step_it_made(tmp_path):
+    run = train_small(tmp_path, method="in-batch", stop_after=1, weight_decay=0.0)
+    before, after = (query_parameters(run.steps[i]) for i in (0, 1))
+    history = run.history()
+    assert history["grad_norm"][0] == pytest.approx(
+        np.linalg.norm(after - before) / history["lr"][0], rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(
