@@ -9,6 +9,7 @@ from pathlib import Path
 
 from moco_core import jobs
 from moco_core.jobs.desk import Desk
+from moco_core.jobs.processes import started_at
 from tests.jobs.conftest import events, processes_of, root, status, wait_for, wait_for_state
 from tests.jobs.test_local import config
 
@@ -61,7 +62,7 @@ def test_a_trainer_killed_while_nobody_watches_it(root: Path) -> None:
     (worker,), (trainer,) = processes_of(root, "worker"), processes_of(root, "trainer")
     worker.send_signal(signal.SIGKILL)
     trainer.send_signal(signal.SIGKILL)
-    wait_for(lambda: not processes_of(root))
+    wait_for(lambda: started_at(trainer.pid) is None)  # it loses its command line before it is gone
     Desk(root).remove(run_id)  # as after a start by hand
     jobs.tidy(root)
     assert "without a word" in status(root, run_id).error
