@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from moco_core.cli import _variants
+from moco_core.cli import _variants, main
 from moco_core.config import TrainConfig
 from moco_core.data import sources
 from moco_core.runs import RunError, RunStore, RunWriter, schema
@@ -38,6 +39,21 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 def moco(*words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "moco_core", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=240, env=ENVIRONMENT)
+
+
+@pytest.fixture
+def refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    """What `moco` does, in this process: for words that end before anything is trained. Exit code and stderr."""
+
+    def run(*words: object) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["moco_core", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, capsys.readouterr().err
+
+    return run
 
 
 def started(root: Path, *words: object) -> subprocess.Popen[str]:
@@ -81,29 +97,28 @@ def test_train_prints_the_run_directory_last(tmp_path):
         (["--resume", "nothing"], "there is no run 'nothing'"),
     ],
 )
-def test_bad_arguments_end_with_2_and_write_nothing(tmp_path, words, sentence):
-    done = moco("train", "--runs", tmp_path / "runs", *words)
-    assert done.returncode == 2, done.stderr
-    assert sentence in " ".join(done.stderr.replace("│", " ").split())
-    assert "Traceback" not in done.stderr
+def test_bad_arguments_end_with_2_and_write_nothing(tmp_path, refused, words, sentence):
+    code, said = refused("train", "--runs", tmp_path / "runs", *words)
+    assert code == 2, said
+    assert sentence in " ".join(said.replace("│", " ").split())
     assert not (tmp_path / "runs").exists()
 
 
-def test_images_that_are_not_there_fail_before_anything_is_written(tmp_path):
+def test_images_that_are_not_there_fail_before_anything_is_written(tmp_path, refused):
     (tmp_path / "loop").symlink_to("loop")
     for folder in ("/nowhere", "~nobody-of-that-name/x", str(tmp_path / "loop")):
-        done = moco("train", "--runs", tmp_path / "runs", "--dataset", f"folder:{folder}")
-        assert done.returncode == 1
-        assert Path(folder).name in done.stderr
-        assert "Traceback" not in done.stderr
+        code, said = refused("train", "--runs", tmp_path / "runs", "--dataset", f"folder:{folder}")
+        assert code == 1
+        assert Path(folder).name in said
         assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("verb", ["runs", "verify"])
-def test_a_folder_that_is_not_there_is_said(tmp_path, verb):
-    done = moco(verb, "--runs", tmp_path / "nowhere")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: there is no folder {tmp_path}/nowhere\n"
+def test_a_folder_that_is_not_there_is_said(tmp_path, refused, verb):
+    assert refused(verb, "--runs", tmp_path / "nowhere") == (
+        2,
+        f"error: there is no folder {tmp_path}/nowhere\n",
+    )
 
 
 def test_names_that_are_no_utf8_are_taken_as_far_as_they_go(tmp_path):
@@ -118,12 +133,11 @@ def test_names_that_are_no_utf8_are_taken_as_far_as_they_go(tmp_path):
     assert run.eval_set.class_names == ("caf?",)
 
 
-def test_a_folder_that_cant_be_made_is_said(tmp_path):
+def test_a_folder_that_cant_be_made_is_said(tmp_path, refused):
     (tmp_path / "file").write_text("")
-    done = moco("train", "--runs", tmp_path / "file" / "runs", *QUICK, "--steps", 2)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(f"error: {tmp_path}/file")
-    assert "Traceback" not in done.stderr
+    code, said = refused("train", "--runs", tmp_path / "file" / "runs", *QUICK, "--steps", 2)
+    assert code == 1
+    assert said.splitlines()[-1].startswith(f"error: {tmp_path}/file")
 
 
 @pytest.mark.parametrize("storage", ["memory", "stream"])
@@ -131,7 +145,7 @@ def test_unreadable_files_are_said_and_counted_in_the_run(tmp_path, storage):
     write_images(tmp_path / "images", *(f"{name}/{i:02}.png" for name in ("cat", "dog") for i in range(10)))
     (tmp_path / "images" / "cat" / "03.png").write_bytes(b"broken")
     words = ("--dataset", f"folder:{tmp_path}/images", "--storage", storage, "--batch-size", 8)
-    done = moco("train", "--runs", tmp_path / "runs", *words, "--steps", 2, "--snapshots", 2)
+    done = moco("train", "--runs", tmp_path / "runs", *QUICK, *words, "--steps", 2, "--snapshots", 2)
     assert done.returncode == 0, done.stderr
     sentence = "Left out, as unreadable: 1 of the folder's files (cat/03.png: not an image)."
     assert f"warning: {sentence}" in done.stderr
@@ -175,7 +189,8 @@ def test_a_signal_leaves_a_checkpoint_that_resumes(tmp_path, number, code):
     assert out.splitlines()[-1] == str(run.path)
     assert run.status.state == "stopped"
     assert run.steps[-1].step == run.status.step == run.resume_state().step
-    done = moco("train", "--runs", tmp_path, "--resume", run.id, "--stop-after", run.status.step + 5)
+    words = ("--resume", run.id, "--stop-after", run.status.step + 5, "--no-project")
+    done = moco("train", "--runs", tmp_path, *words)
     assert done.returncode == 0, done.stderr
     assert RunStore(tmp_path)[run.id].status.step == run.status.step + 5
 
@@ -226,10 +241,10 @@ def test_variants_of_a_sweep_say_their_value_and_seeds_count_up():
         (["--seeds", "0"], "seeds must be at least 1"),
     ],
 )
-def test_a_sweep_is_checked_whole_before_it_starts(tmp_path, words, sentence):
-    done = moco("sweep", "--runs", tmp_path / "runs", *words)
-    assert done.returncode == 2
-    assert sentence in done.stderr
+def test_a_sweep_is_checked_whole_before_it_starts(tmp_path, refused, words, sentence):
+    code, said = refused("sweep", "--runs", tmp_path / "runs", *words)
+    assert code == 2
+    assert sentence in said
     assert not (tmp_path / "runs").exists()
 
 
