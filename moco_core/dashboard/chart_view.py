@@ -16,6 +16,8 @@ import streamlit as st
 
 HEIGHT = 450  # pixels of a figure that names none
 
+pio.templates.default = "none"  # the browser brings a template in the colours of the app's theme
+
 _HERE = Path(__file__).parent
 
 
@@ -36,7 +38,7 @@ def draw_chart(
     click = _view(
         key=key,
         data={
-            "figure": plain_json(figure),
+            "figure": _written(figure)[1],
             "height": figure.layout.height or HEIGHT,
             "summary": summary,
             "file": file,
@@ -55,8 +57,14 @@ def _is_drawn(figure: go.Figure, click: object) -> bool:
     return isinstance(click, list) and any(list(row) == click for row in rows if np.ndim(row) == 1)
 
 
+@st.cache_resource(max_entries=128, show_spinner=False, hash_funcs={go.Figure: id})
+def _written(figure: go.Figure) -> tuple[go.Figure, str]:
+    """`figure` as JSON, written once. It stays beside it, so that no other figure can come to have its id."""
+    return figure, plain_json(figure)
+
+
 def plain_json(figure: go.Figure) -> str:
-    """The figure as JSON without its template: the browser brings one in the colours of the app's theme."""
+    """The figure as JSON, without a template."""
     spec = figure.to_dict()
     spec["layout"].pop("template", None)
     return pio.to_json(spec, validate=False)

@@ -8,17 +8,25 @@ import pytest
 import streamlit  # noqa: F401  sets a template of stand-ins that only its own charts fill in
 from streamlit.testing.v1 import AppTest
 
-from moco_core.dashboard.chart_view import _is_drawn, plain_json
+from moco_core.dashboard.chart_view import _is_drawn, _written, plain_json
 from tests.charts import charts
 
 
 def test_a_figure_travels_without_a_template():
-    figure = go.Figure(go.Bar(x=["a", "b"], y=np.array([1.5, np.nan])), {"height": 300})
+    figure = go.Figure(go.Bar(x=["a", "b"], y=np.array([1.5, np.nan])), {"height": 300, "template": "plotly"})
     spec = json.loads(plain_json(figure))
     assert "template" not in spec["layout"]
     assert spec["layout"]["height"] == 300
     assert spec["data"][0]["x"] == ["a", "b"]
     assert figure.layout.template.layout.colorway  # its own is left alone
+
+
+def test_a_figure_is_written_once_and_another_one_anew():
+    first = go.Figure(go.Bar(x=[1], y=[2]))
+    written = _written(first)
+    assert written == (first, plain_json(first))
+    assert _written(first)[1] is written[1]
+    assert _written(go.Figure(go.Bar(x=[1], y=[3])))[1] != written[1]
 
 
 def script():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.palette import series_colour, series_symbol
 from moco_core.dashboard.text import plain_html
 
@@ -23,6 +23,7 @@ class StepPath:
     uniformity: Sequence[float]
 
 
+@built_once
 def alignment_plane(paths: Sequence[StepPath], ideals: Mapping[int, float]) -> go.Figure:
     """Paths of runs through the plane; lower left is better.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.palette import series_colour
 
 _REACH = 0.5  # radii that the highest density stands above the circle
 
 
+@built_once
 def circle_density_chart(angle: np.ndarray, density: np.ndarray) -> go.Figure:
     """Density per radian at G angles (radians, once around), drawn outward from the unit circle.
 

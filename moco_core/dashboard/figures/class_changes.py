@@ -8,11 +8,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from moco_core.dashboard.figures.class_profile import shown_classes
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.palette import series_colour
 from moco_core.dashboard.text import plain_html, tick_html
 
 
+@built_once
 def class_changes(names: Sequence[str], a: np.ndarray, b: np.ndarray, counts: np.ndarray) -> go.Figure:
     """Change of the kNN accuracy of C classes, B − A in percentage points, the most improved on top.
 

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.palette import series_colour
 from moco_core.dashboard.text import plain_html, tick_html
 
@@ -26,6 +26,7 @@ def shown_classes(values: np.ndarray, shown: int = SHOWN) -> np.ndarray:
     return np.concatenate([known[: shown // 2], known[len(known) - shown // 2 :]])
 
 
+@built_once
 def class_profile(names: Sequence[str], alignment: np.ndarray | None, tolerance: np.ndarray) -> go.Figure:
     """One row a class, sorted by tolerance (C values each; alignment None when there is no second view).
 

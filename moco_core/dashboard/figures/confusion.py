@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from moco_core.dashboard.figures.frame import framed
+from moco_core.dashboard.figures.frame import built_once, framed
 from moco_core.dashboard.palette import SEQUENTIAL
 from moco_core.dashboard.text import plain_html, tick_html
 
@@ -15,6 +15,7 @@ WRITTEN = 20  # up to this many classes the counts stand in the cells
 _TICKS = np.array([0, 0.01, 0.05, 0.2, 0.5, 1])
 
 
+@built_once
 def confusion_chart(counts: np.ndarray, totals: np.ndarray, names: Sequence[str]) -> go.Figure:
     """Counts S×S of the shown classes (row: true, column: voted), coloured by share of the row's total (S).
 

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from moco_core.dashboard.figures.frame import framed
+from moco_core.dashboard.figures.frame import built_once, framed
 from moco_core.dashboard.palette import series_colour
 from moco_core.dashboard.text import plain_html
 
@@ -43,6 +43,7 @@ class Panel(NamedTuple):
     place: int = 0  # its place among the runs, hence its colour
 
 
+@built_once
 def cosine_histograms(
     edges: np.ndarray, series: Sequence[Histogram], weights: Weights | None = None, scale: str = "share"
 ) -> go.Figure:
@@ -83,6 +84,7 @@ def cosine_histograms(
     return figure
 
 
+@built_once
 def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "share") -> go.Figure:
     """One small chart a run over the same bins, titled with its name; a height of its own each.
 
@@ -114,6 +116,7 @@ def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "sha
     return figure
 
 
+@built_once
 def histogram_overlay(edges: np.ndarray, panels: Sequence[Panel], scale: str = "share") -> go.Figure:
     """All runs in one chart: colour tells the run, the dash of the line tells the kind of pair."""
     figure = go.Figure()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
+
 import plotly.graph_objects as go
+import streamlit as st
 
 from moco_core.dashboard.palette import NEUTRAL
 
 GUIDE = NEUTRAL  # reference lines and their arrows
+
+# A figure of the same content is built once, as plotly checks every property of it. It is shared: leave it as it is.
+built_once = st.cache_resource(
+    max_entries=128, show_spinner=False, hash_funcs={list: pickle.dumps, tuple: pickle.dumps}
+)
 
 
 def framed(figure: go.Figure, *, x: str, y: str, height: int = 360) -> go.Figure:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.palette import series_colour
 
 BARS = 60
 
 
+@built_once
 def hubness_chart(occurrences: np.ndarray, k: int) -> go.Figure:
     """Histogram of the k-occurrence of N samples; its mean is always k, a long right tail means hubs."""
     highest = int(occurrences.max(initial=0))

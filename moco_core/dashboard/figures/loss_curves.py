@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.figures.thinned import thinned
 from moco_core.dashboard.palette import series_colour
 from moco_core.dashboard.text import plain_html
@@ -31,6 +31,7 @@ class LossCurve:
     place: int = 0  # place of the run among those drawn together: its colour
 
 
+@built_once
 def loss_curves(curves: Sequence[LossCurve]) -> go.Figure:
     """One line a run, thinned where long; a dashed line at each chance level, a dotted one at each floor among them.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.palette import series_colour
 
 Z_95 = 1.96  # standard errors on either side in a 95 % interval
@@ -57,6 +57,7 @@ class MetricPair:
         return (self.better or 1) * self.difference / size if size else 0.0
 
 
+@built_once
 def metric_differences(metrics: Sequence[MetricPair]) -> go.Figure:
     """A bar a metric: to the right where B is better, to the left where A is; its numbers stand below its name."""
     metrics = [m for m in metrics if np.isfinite(m.gain)][::-1]  # the first on top

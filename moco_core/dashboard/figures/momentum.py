@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.figures.sweep_panels import MOMENTA, SMALLEST
 from moco_core.dashboard.palette import series_colour, series_symbol
 from moco_core.dashboard.text import plain_html
@@ -41,6 +41,7 @@ class Timescale:
     steps: int
 
 
+@built_once
 def turnover_map(runs: Sequence[Placed]) -> go.Figure:
     """Runs by 1 − m and K, coloured by their lowest gradient cosine, over contours of turnover (1 − m)·K/B.
 
@@ -132,6 +133,7 @@ def _placed_hover(run: Placed) -> str:
     return "<br>".join([*lines, f"lowest K* {run.k_star}"] if run.k_star else lines)
 
 
+@built_once
 def timescales(settings: Sequence[Timescale]) -> go.Figure:
     """EMA half-life, queue span and total steps of each setting on one log axis.
 
@@ -171,6 +173,7 @@ def timescales(settings: Sequence[Timescale]) -> go.Figure:
     return figure
 
 
+@built_once
 def by_method(names: Sequence[str], panels: Mapping[str, Sequence[Sequence[float]]]) -> go.Figure:
     """Methods side by side: every run a dot, the mean a bar. `panels`: quantity → method → values of its runs."""
     titles = list(panels)

@@ -6,10 +6,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from moco_core.analysis.neighbors import shared_counts
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.palette import series_colour
 
 
+@built_once
 def overlap_chart(jaccard: np.ndarray, k: int) -> go.Figure:
     """How many of N samples share how many of their k neighbours; lines at the mean and at that of unrelated spaces."""
     n = len(jaccard)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from moco_core.dashboard.figures.frame import framed
+from moco_core.dashboard.figures.frame import built_once, framed
 from moco_core.dashboard.palette import series_colour
 from moco_core.dashboard.text import plain_html
 
@@ -22,6 +22,7 @@ class Spectrum:
     effective_rank: float
 
 
+@built_once
 def spectrum_chart(spectra: Sequence[Spectrum]) -> go.Figure:
     """Log singular values against their index; a dotted line at each effective rank."""
     figure = go.Figure()

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from moco_core.analysis.staleness import CONSISTENT, AgeProfile, by_age
 from moco_core.dashboard.drift import Drift
 from moco_core.dashboard.figures import frame
-from moco_core.dashboard.figures.frame import GUIDE
+from moco_core.dashboard.figures.frame import GUIDE, built_once
 from moco_core.dashboard.palette import series_colour, series_symbol
 from moco_core.dashboard.text import plain_html
 
@@ -27,6 +27,7 @@ POLICY_NAMES = {
 }
 
 
+@built_once
 def gradient_cosine_by_length(drifts: Sequence[Drift]) -> go.Figure:
     """Cosine between the query's gradient with stale and with fresh keys, newest keys first; K* marked.
 
@@ -71,6 +72,7 @@ def gradient_cosine_by_length(drifts: Sequence[Drift]) -> go.Figure:
     return figure
 
 
+@built_once
 def drift_by_age(drifts: Sequence[Drift], *, relative: bool, log: bool = False) -> go.Figure:
     """Drift of the stored keys by age, mean and 10–90 % band, with the control at age 0.
 
@@ -98,6 +100,7 @@ def drift_by_age(drifts: Sequence[Drift], *, relative: bool, log: bool = False) 
     return figure
 
 
+@built_once
 def lag_by_age(drifts: Sequence[Drift]) -> go.Figure:
     """Distance of the stored keys from the current *query* encoder, by age."""
     figure = go.Figure()
@@ -106,6 +109,7 @@ def lag_by_age(drifts: Sequence[Drift]) -> go.Figure:
     return _framed(figure, x="age (steps since written)", y="query–key lag, 1 − cos")
 
 
+@built_once
 def logit_error_by_age(drifts: Sequence[Drift]) -> go.Figure:
     """Mean absolute error of a negative's logit by age."""
     figure = go.Figure()
@@ -115,6 +119,7 @@ def logit_error_by_age(drifts: Sequence[Drift]) -> go.Figure:
     return _framed(figure, x="age (steps since written)", y="logit error |q·Δk|/τ")
 
 
+@built_once
 def weight_by_age(drifts: Sequence[Drift]) -> go.Figure:
     """Softmax weight of an average slot by age, in units of an even share (1)."""
     figure = go.Figure()
@@ -137,6 +142,7 @@ def weight_by_age(drifts: Sequence[Drift]) -> go.Figure:
     return _framed(figure, x="age (steps since written)", y="softmax weight ÷ even share")
 
 
+@built_once
 def kl_by_length(drifts: Sequence[Drift]) -> go.Figure:
     """KL(softmax with stale keys ‖ softmax with fresh keys) by queue length."""
     figure = go.Figure()
@@ -148,6 +154,7 @@ def kl_by_length(drifts: Sequence[Drift]) -> go.Figure:
     return figure
 
 
+@built_once
 def queue_strip(size: int, drift: Array, age: Array, marked: Array) -> go.Figure:
     """The queue slot by slot, oldest top left, newest last, coloured by drift.
 
@@ -205,6 +212,7 @@ def queue_strip(size: int, drift: Array, age: Array, marked: Array) -> go.Figure
     return figure
 
 
+@built_once
 def k_star_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
     """K* at each snapshot, one line a run; filled slots, the most it can be, dotted."""
     figure = _by_step(series, lambda drift: float(drift.k_star), "K* %{y:,} slots")
@@ -221,6 +229,7 @@ def k_star_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
     return _framed(figure, x="step", y="consistent length K* (slots)")
 
 
+@built_once
 def oldest_drift_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
     """Drift of the oldest slots at each snapshot, divided by the spread of the keys then."""
     figure = _by_step(series, lambda drift: drift.oldest_relative, "drift %{y:.4f}")
@@ -229,6 +238,7 @@ def oldest_drift_by_step(series: Sequence[Sequence[Drift]]) -> go.Figure:
     return figure
 
 
+@built_once
 def gradient_cosine_by_eviction(drift: Drift) -> go.Figure:
     """The counterfactual: gradient cosine of what each eviction policy would have kept."""
     figure = go.Figure()

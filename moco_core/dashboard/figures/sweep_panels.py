@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from moco_core import paper
-from moco_core.dashboard.figures.frame import GUIDE, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.palette import series_colour, series_symbol
 from moco_core.dashboard.text import plain_html
 
@@ -52,12 +52,14 @@ class Axis:
     ticks: Mapping[float, str]  # place → text
 
 
+@built_once
 def along_momentum(panels: Sequence[Panel]) -> go.Figure:
     """Every quantity against 1 − m, beside the paper's momentum ablation."""
     axis = Axis("m", "momentum m", lambda m: max(1 - m, SMALLEST), MOMENTA)
     return _small_charts(panels, axis, paper.MOMENTUM_ABLATION)
 
 
+@built_once
 def along_negatives(panels: Sequence[Panel]) -> go.Figure:
     """Every quantity against the number of negatives K, beside the paper's accuracy at two of them."""
     measured = {size for panel in panels for curve in panel.curves for size in curve.at}
