@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.browser.server import Server
+from tests.browser.server import APP, Server
 
 LIMIT = 180.0  # seconds that anything may take
 DRAWN = """
@@ -35,10 +35,10 @@ COMPLETE = "() => {" + DRAWN + "return stopped && main?.querySelector('h1') && !
 
 
 @contextmanager
-def served(root: Path) -> Iterator[Server]:
+def served(root: Path, script: Path = APP) -> Iterator[Server]:
     """A freshly started app."""
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(root, Path(folder) / "log.txt", {})
+        server = Server(root, Path(folder) / "log.txt", {}, script)
         try:
             yield server
         finally:

@@ -5,13 +5,15 @@ the third time, the browser's own cache empty; the projections that the first op
 second. The picture is there when all that the window shows is drawn; the whole page when its script has ended and
 everything below the window is drawn, too. These are measured without a debugger in the browser (`visitor.py`).
 Megabytes are all that the browser received. On the projection page also, by hands that Playwright moves: a new
-colour, a new step, and from the end of a lasso to the gallery.
+colour, a new step, and from the end of a lasso to the gallery. The warm comparison of 50,000 points is opened in turn
+with an app that draws two such pictures with `st.plotly_chart` and does nothing else (`peer_app.py`).
 Everything is drawn in software, without a GPU.
 """
 
 from __future__ import annotations
 
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +37,13 @@ QUICK_PAGES = ("projection",)
 BARE_PAGES = ("import",)  # without a picture to wait for
 ADDRESSES = {"runs": "", "compare": "compare?a_step=0"}  # of one run: its first step beside its last
 UMAP = """() => document.querySelector("[data-testid=stMain]").innerText.match(/Trustworthiness [01]\\./)"""
+PEER_APP = Path(__file__).with_name("peer_app.py")
+PEER_DRAWN = """() => {
+  const charts = [...document.querySelectorAll(".js-plotly-plot")];
+  return document.querySelector("[data-test-script-state=notRunning]") && charts.length === 2
+    && charts.every((chart) => chart.querySelector(".gl-canvas-context") && chart.querySelector(".xtick"));
+}"""
+PEER_ROUNDS = 5
 SECONDS = {"cold": 15.0, "warm": 3.0, "new colour": 1.0, "lasso to gallery": 1.5}
 
 
@@ -78,6 +87,7 @@ def main() -> None:
     if path is None:
         raise SystemExit("no browser found; install chromium")
     figures: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     there = sorted(page.stem for page in (REPOSITORY / "pages").glob("*.py"))
     pages = QUICK_PAGES if args.quick else tuple(page for page in there if page not in BARE_PAGES)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, visitor(path) as person:
@@ -86,6 +96,8 @@ def main() -> None:
             for page in tqdm(pages, desc=name):
                 found = measured(person, browser, root, page, interact=page == "projection")
                 figures |= {f"{page}, {name}, {key}": value for key, value in found.items()}
+                if page == "compare" and root.name == "large":
+                    ratios["compare / two st.plotly_chart, warm"] = beside_peer(person, root)
         browser.close()
     targets = {
         key: ("<=", limit)
@@ -93,7 +105,8 @@ def main() -> None:
         for kind, limit in SECONDS.items()
         if key.endswith((f", {kind}, s", f", {kind} again, s"))
     }
-    report("pages", {}, targets, figures, args.json)
+    targets |= {name: ("<=", 1.0) for name in ratios}
+    report("pages", ratios, targets, figures, args.json)
 
 
 def roots(folder: Path, quick: bool) -> Iterator[tuple[str, Path]]:
@@ -131,6 +144,23 @@ def measured(person: Visitor, browser: Browser, root: Path, page: str, *, intera
             figures |= interactions(visit)
             visit.context.close()
     return figures
+
+
+def beside_peer(person: Visitor, root: Path) -> float:
+    """Seconds to the picture of the warm comparison ÷ those of an app that draws two such pictures and nothing else."""
+    with served(root) as ours, served(root, PEER_APP) as peer:
+        openings = (
+            (f"{ours.url}/{ADDRESSES['compare']}", (PICTURE,)),
+            (f"{peer.url}/", (PEER_DRAWN,)),
+        )
+        taken: tuple[list[float], list[float]] = ([], [])
+        for turn in range(PEER_ROUNDS + 2):
+            for which in (0, 1) if turn % 2 else (1, 0):
+                taken[which].extend(person.open(*openings[which], LIMIT))
+                rest((ours, peer)[which].process.pid, 0.5)
+    return statistics.median(
+        own / other for own, other in list(zip(*taken, strict=True))[2:]
+    )  # two to warm up
 
 
 def rest(process: int, seconds: float = 2.0) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
+APP = REPOSITORY / "app.py"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER_FLAGS = (
     "--no-sandbox",
@@ -85,12 +86,12 @@ class Serving:
 
 
 class Server(Serving):
-    """`streamlit run app.py` on a free port of this machine, its runs below `root`."""
+    """`streamlit run app.py` (or another script) on a free port of this machine, its runs below `root`."""
 
-    def __init__(self, root: Path, log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, root: Path, log: Path, environment: Mapping[str, str], script: Path = APP) -> None:
         port = free_port()
         command = [
-            *(sys.executable, "-m", "streamlit", "run", "app.py"),
+            *(sys.executable, "-m", "streamlit", "run", str(script)),
             *("--server.port", str(port), "--server.address", "127.0.0.1", "--server.headless", "true"),
         ]
         runs = {"MOCO_RUNS": str(root)}
