@@ -8,6 +8,7 @@ from moco_core.dashboard.plotly_js import load_plotly
 from moco_core.dashboard.selection import run_picker
 from moco_core.dashboard.training_panel import training_panel
 
+DASHBOARD = Path(__file__).parent / "moco_core/dashboard"
 PAGES = (
     ("runs", "Runs", ":material/table_rows:"),
     ("projection", "Projection", ":material/scatter_plot:"),
@@ -20,14 +21,15 @@ PAGES = (
     ("import", "Import", ":material/upload_file:"),
 )
 
-st.set_page_config("MoCo Lens", str(Path(__file__).parent / "moco_core/dashboard/icon.svg"), layout="wide")
+st.set_page_config("MoCo Lens", str(DASHBOARD / "icon.svg"), layout="wide")
 page = st.navigation(
     [
         st.Page(f"pages/{name}.py", title=title, icon=icon, url_path=name, default=name == "runs")
         for name, title, icon in PAGES
     ]
 )
-with st.container(gap=None):  # the first of the two takes no room
+with st.container(gap=None):  # only the last of these takes room
+    st.html(DASHBOARD / "page.css")
     load_plotly()
     body = st.container()
 with st.sidebar:

@@ -16,7 +16,7 @@ from moco_core.dashboard.projections import follow, shown_projection
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selection import current_run, pick_run, step_slider, store
 from moco_core.dashboard.text import plain
-from moco_core.dashboard.widgets import chart, downloads, guide, nothing, one_of
+from moco_core.dashboard.widgets import chart, downloads, guide, nothing, one_of, tiles
 from moco_core.projections import ProjectionSettings
 
 PURPOSE = "What changed between two runs, or between two steps of one, and which of the two is better."
@@ -98,13 +98,17 @@ def compare(a: Side, b: Side) -> None:
 
     with section("How alike are the two spaces?"):
         cka, procrustes = data.likeness(a, b, common, layer)
-        tiles = st.columns(3)
-        tiles[0].metric("Linear CKA", f"{cka:.3f}", help="1: the same shape; near 0: unrelated.")
-        tiles[1].metric("Procrustes distance", f"{procrustes:.3f}", help="0: the same; 2: nothing in common.")
-        tiles[2].metric(
-            "Shared neighbours, mean Jaccard",
-            f"{near.jaccard.mean():.3f}",
-            help="1: the same; 0: none in common.",
+        tiles(
+            {
+                "Linear CKA": f"{cka:.3f}",
+                "Procrustes distance": f"{procrustes:.3f}",
+                "Shared neighbours, mean Jaccard": f"{near.jaccard.mean():.3f}",
+            },
+            (
+                "1: the same shape; near 0: unrelated.",
+                "0: the same; 2: nothing in common.",
+                "1: the same; 0: none in common.",
+            ),
         )
         st.markdown(view.overlap_reading(near))
         chart(

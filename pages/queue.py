@@ -13,7 +13,7 @@ from moco_core.dashboard.selection import (
     sweep_of,
     trained_runs,
 )
-from moco_core.dashboard.widgets import chart, guide, nothing, one_of, problem
+from moco_core.dashboard.widgets import chart, guide, nothing, one_of, problem, tiles
 from moco_core.runs import RunError
 
 LIVE_SECONDS = 5.0
@@ -68,12 +68,15 @@ def live() -> None:
         nothing(measured.why_not_measured(checkpoint, shown.queue))
     else:
         st.markdown(readings.consistency(own, shown.size))
-        tiles = st.columns(5)
-        tiles[0].metric("Consistent length K*", own.k_star_text)
-        tiles[1].metric("Queue filled", f"{own.filled / shown.size:.0%}")
-        tiles[2].metric("Gradient cosine, all keys", readings.number(own.final_cosine))
-        tiles[3].metric("Oldest keys' drift ÷ spread", readings.number(own.oldest_relative))
-        tiles[4].metric("Spread of the keys", readings.number(own.spread))
+        tiles(
+            {
+                "Consistent length K*": own.k_star_text,
+                "Queue filled": f"{own.filled / shown.size:.0%}",
+                "Gradient cosine, all keys": readings.number(own.final_cosine),
+                "Oldest keys' drift ÷ spread": readings.number(own.oldest_relative),
+                "Spread of the keys": readings.number(own.spread),
+            }
+        )
         st.caption(f"{readings.measured_share(own)} {readings.control(own.control)}")
         if run.config.method == "memory-bank":
             st.caption(readings.bank(shown.size, run.config.queue_size))

@@ -57,6 +57,7 @@ class Chart {
     delete this.root.dataset.drawn;
     this.root.setAttribute("aria-label", spec.summary);
     this.root.style.setProperty("--height", `${spec.height}px`);
+    this.root.style.setProperty("--width", `${spec.width}px`);
     if (this.near) this.draw();
     else whenIdle(this);
   }

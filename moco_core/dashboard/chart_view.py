@@ -15,6 +15,9 @@ import plotly.io as pio
 import streamlit as st
 
 HEIGHT = 450  # pixels of a figure that names none
+COLUMN = (
+    115  # pixels of width that each of several charts side by side needs; a narrower page scrolls sideways
+)
 
 pio.templates.default = "none"  # the browser brings a template in the colours of the app's theme
 
@@ -40,6 +43,7 @@ def draw_chart(
         data={
             "figure": _written(figure)[1],
             "height": figure.layout.height or HEIGHT,
+            "width": COLUMN * len({axis.domain for axis in figure.select_xaxes()}),
             "summary": summary,
             "file": file,
             "clickable": clickable,

@@ -60,10 +60,11 @@ def gallery_html(
     for cards in groups:
         figures = [_figure(card, side) for card in cards]
         if apart and len(figures) > 1:
-            figures.insert(1, '<span style="align-self:center;opacity:.5">→</span>')
-        lines += (
-            f'<div style="display:flex;flex-wrap:wrap;gap:10px;align-content:start">{"".join(figures)}</div>'
-        )
+            first, *others = figures
+            arrow = '<span style="align-self:center;opacity:.5">→</span>'
+            lines += f'<div style="display:flex;gap:10px">{first}{arrow}{_wrapping(others)}</div>'
+        else:
+            lines += _wrapping(figures)
     least = f"max({NARROWEST}px, calc({100 / columns}% - 1rem))"
     grid = f"display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,{least}),1fr));gap:12px 1rem"
     return f'<div class="gallery" style="{grid}">{lines}</div>'
@@ -80,19 +81,24 @@ def data_uri(image: np.ndarray) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
+def _wrapping(figures: Sequence[str]) -> str:
+    style = "display:flex;flex-wrap:wrap;gap:10px;align-content:start"
+    return f'<div style="{style}">{"".join(figures)}</div>'
+
+
 def _figure(card: Card, side: int) -> str:
     title, detail = plain_html(card.title), plain_html(card.detail)
     frame = f"outline:3px solid {card.mark};" if card.mark else ""
     if not card.image.size:
         return (
-            f'<figure style="margin:0;width:{WIDER * side:.0f}px;min-height:{side / 2:.0f}px;padding:6px 8px;'
+            f'<figure style="margin:0;flex:none;width:{WIDER * side:.0f}px;min-height:{side / 2:.0f}px;padding:6px 8px;'
             f"box-sizing:border-box;border:1px solid rgba(128,128,128,.35);border-radius:4px;font-size:12px;"
             f'line-height:1.3;overflow-wrap:anywhere;{frame}">'
             f'{title}<br><span style="font-size:11px;opacity:.7">{detail}</span></figure>'
         )
     alt = title.replace('"', "&quot;")
     return (
-        f'<figure style="margin:0;width:{side}px" title="{alt}">'
+        f'<figure style="margin:0;flex:none;width:{side}px" title="{alt}">'
         f'<img src="{data_uri(card.image)}" alt="{alt}" width="{side}" height="{side}" '
         f'style="display:block;image-rendering:pixelated;object-fit:contain;border-radius:4px;{frame}">'
         f'<figcaption style="font-size:11px;line-height:1.3;margin-top:4px;overflow-wrap:anywhere">'

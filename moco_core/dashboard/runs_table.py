@@ -37,6 +37,7 @@ SIGNS = {
 METRICS = ("knn", "linear", "alignment", "uniformity")
 TEXTS = ("state", "name", "sweep", "dataset", "method", "host", "note")
 NUMBERS = ("momentum", "negatives", "temperature", "step", "loss", *METRICS)
+NOTE = 150  # pixels: beside the sidebar only the loss curve, drawn large below, makes way for it
 ON_DEMAND = ("sweep",)  # for the rest to fit: the toolbar of the table shows it
 
 
@@ -72,7 +73,6 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
     return {
         "state": column.TextColumn("State"),
         "name": column.TextColumn("Run", width=155),
-        "note": column.TextColumn("Note", width="medium") if table["note"].any() else None,
         "dataset": column.TextColumn("Data set"),
         "method": column.TextColumn("Method") if table["method"].nunique() > 1 else None,
         "momentum": column.NumberColumn("m", format="%g", help="Momentum of the key encoder."),
@@ -100,10 +100,11 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
         "uniformity": column.NumberColumn(
             "Unif.", format="%.3f", help="Uniformity: log mean exp(−2‖x − y‖²); lower is more uniform."
         ),
+        "created": column.DatetimeColumn("Age", format="distance", help="When the run was made."),
+        "note": column.TextColumn("Note", width=NOTE) if table["note"].any() else None,
         "curve": column.LineChartColumn(
             "Loss curve", width=80, help="Loss against step, each in its own range."
         ),
-        "created": column.DatetimeColumn("Age", format="distance", help="When the run was made."),
         "sweep": column.TextColumn("Sweep") if table["sweep"].any() else None,
         "host": column.TextColumn("Host") if table["host"].any() else None,
     }

@@ -70,9 +70,10 @@ def sliders(number: int, side: str) -> Settings:
     if side:
         st.markdown(f"**{side.capitalize()}**")
     values = {}
-    for column, field in zip(st.columns(len(SLIDERS)), fields(Settings), strict=True):
+    row = st.container(horizontal=True)
+    for field in fields(Settings):
         _, label, low, high, step, form, tip = SLIDERS[field.name]
-        values[field.name] = column.slider(
+        values[field.name] = row.slider(
             label,
             low,
             high,

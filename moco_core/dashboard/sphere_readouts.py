@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import streamlit as st
-
 from moco_core.dashboard.sphere_curves import Series
 from moco_core.dashboard.sphere_lab import Experiment
+from moco_core.dashboard.widgets import tiles
 from moco_core.sphere import octahedron_loss, pairwise_cosines
 from moco_core.theory import chance_loss
 
@@ -27,9 +26,7 @@ def readouts(experiment: Experiment) -> None:
         "Mean between classes": _shown(between.mean()),
         "Closest two classes": _shown(between.max()),
     }
-    with st.container(horizontal=True, gap="medium"):
-        for label, value in values.items():
-            st.metric(label, value, width="content")
+    tiles(values)
 
 
 def series(experiments: Sequence[Experiment]) -> list[Series]:

@@ -2,6 +2,7 @@
 
 import html
 import re
+import textwrap
 
 LONGEST_TICK = 24
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:^=&@])")
@@ -21,6 +22,11 @@ def tick_html(text: str) -> str:
     """`plain_html` of a name beside an axis, cut to `LONGEST_TICK` letters: longer ones leave no room to draw."""
     line = " ".join(text.split())
     return plain_html(line if len(line) <= LONGEST_TICK else line[: LONGEST_TICK - 1].rstrip() + "…")
+
+
+def lines_html(text: str, width: int) -> str:
+    """`plain_html` on as many lines as it takes when none has more than `width` letters."""
+    return "<br>".join(map(plain_html, textwrap.wrap(" ".join(text.split()), width)))
 
 
 def duration(seconds: float) -> str:

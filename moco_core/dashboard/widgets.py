@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import pandas as pd
@@ -89,6 +90,13 @@ def downloads(
                 type="tertiary",
                 help=file.help,
             )
+
+
+def tiles(values: Mapping[str, str], tips: Sequence[str] = ()) -> None:
+    """Numbers under their names, as many beside each other as there is room for; a tip for each, or none."""
+    with st.container(horizontal=True, gap="medium"):
+        for (label, value), tip in zip_longest(values.items(), tips):
+            st.metric(label, value, help=tip, width="content")
 
 
 def one_of(label: str, options: Mapping[Option, str], key: str, **more: Any) -> Option:

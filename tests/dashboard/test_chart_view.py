@@ -8,7 +8,7 @@ import pytest
 import streamlit  # noqa: F401  sets a template of stand-ins that only its own charts fill in
 from streamlit.testing.v1 import AppTest
 
-from moco_core.dashboard.chart_view import _is_drawn, _written, plain_json
+from moco_core.dashboard.chart_view import COLUMN, _is_drawn, _written, plain_json
 from tests.charts import charts
 
 
@@ -46,6 +46,7 @@ def test_a_chart_is_drawn_and_nothing_is_clicked_yet():
     assert len(charts(app)) == 1
     sent = json.loads(app.get("bidi_component")[0].proto.json)
     assert (sent["summary"], sent["height"], sent["clickable"]) == ("Bars.", 450, True)
+    assert sent["width"] == COLUMN
 
 
 @pytest.mark.parametrize(

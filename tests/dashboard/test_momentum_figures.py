@@ -356,6 +356,14 @@ def test_the_map_places_every_run_over_lines_of_equal_turnover(sweep):
     assert len(contours) == len(figures.TURNOVERS)
     for trace, turnover in zip(contours, figures.TURNOVERS, strict=True):
         assert np.array(trace.x) * np.array(trace.y) / 128 == pytest.approx([turnover] * 2)
+    title, *numbers = figure.layout.annotations
+    assert "turnover" in title.text
+    by_level = dict(zip(figures.TURNOVERS, contours, strict=True))
+    for number in numbers:  # at the upper end of its line
+        line = by_level[float(number.text)]
+        assert np.interp(number.x, *np.log10([line.x, line.y])) == pytest.approx(number.y)
+        assert number.y == figure.layout.yaxis.range[1]
+    assert len(numbers) > 2
     measured, unmeasured = [trace for trace in figure.data if trace.mode == "markers"]
     assert list(measured.marker.color) == [0.1, 0.999]
     assert list(measured.x) == pytest.approx([1, 0.01])

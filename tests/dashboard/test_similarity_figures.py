@@ -100,6 +100,14 @@ def test_small_multiples_share_bins_and_one_legend_and_show_names_as_text():
     assert {axis.matches for axis in figure.select_yaxes()} == {None}
 
 
+def test_long_names_take_several_lines_above_small_charts():
+    titles = [f"digits of a run & m = {m}, step 400" for m in (0, 1)]
+    figure = histogram_grid(EDGES, [Panel(title, [POSITIVE]) for title in titles])
+    assert [a.text.split("<br>") for a in figure.layout.annotations] == [
+        [f"digits of a run &amp; m = {m},", "step 400"] for m in (0, 1)
+    ]
+
+
 def test_a_single_panel_is_one_chart():
     assert {trace.xaxis for trace in histogram_grid(EDGES, [Panel("only", [POSITIVE])]).data} == {"x"}
 

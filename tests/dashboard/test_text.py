@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moco_core.dashboard.text import duration, plain, plain_html, tick_html
+from moco_core.dashboard.text import duration, lines_html, plain, plain_html, tick_html
 
 
 @given(st.text())
@@ -21,6 +21,13 @@ def _escapes(text: str, index: int) -> bool:
     while index - before > 0 and text[index - before - 1] == "\\":
         before += 1
     return before % 2 == 0
+
+
+def test_long_lines_are_broken_between_words_and_lose_nothing() -> None:
+    assert lines_html("a short one", 11) == "a short one"
+    assert lines_html("a short  one & more", 11) == "a short one<br>&amp; more"
+    assert lines_html("<b>" * 5, 9) == "&lt;b&gt;" * 3 + "<br>" + "&lt;b&gt;" * 2
+    assert lines_html("", 9) == ""
 
 
 def test_names_beside_an_axis_are_cut_before_they_are_escaped() -> None:

@@ -50,7 +50,7 @@ def test_the_table_says_what_each_run_reached(root: Path) -> None:
     write_run(root, "no queue", queue=False, state="stopped")
     shown = open_app().dataframe[0]
     order = list(shown.proto.column_order)
-    assert order[-1] == "created"  # hidden columns make room for it
+    assert order[-2:] == ["created", "curve"]  # hidden columns make room for them
     assert {"alignment", "uniformity", "method"} < set(order)
     assert columns(shown.value.head(1))["method"] is None  # nothing to tell apart
     table = shown.value
@@ -87,6 +87,8 @@ def test_damaged_and_foreign_runs_are_listed_with_their_reason(root: Path) -> No
     (torn / "step-00000010" / "queue.safetensors").unlink()
 
     opened = open_app()
+    order = list(opened.dataframe[0].proto.column_order)
+    assert order[order.index("created") :][:3] == ["created", "note", "curve"]  # a note never hides the age
     table = opened.dataframe[0].value
     (box,) = opened.warning
     said = dict(line.split(": ", 1) for line in box.value.replace("\\", "").splitlines())

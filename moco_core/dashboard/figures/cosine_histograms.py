@@ -12,8 +12,9 @@ from plotly.subplots import make_subplots
 
 from moco_core.dashboard.figures.frame import built_once, framed
 from moco_core.dashboard.palette import series_colour
-from moco_core.dashboard.text import plain_html
+from moco_core.dashboard.text import lines_html, plain_html
 
+LONGEST_TITLE = 24  # letters on a line above a small chart, two of which stand side by side on a phone
 SCALES = {"share": "share of its pairs", "counts": "pairs", "log": "pairs (log scale)"}
 
 
@@ -96,9 +97,9 @@ def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "sha
         rows=rows,
         cols=columns,
         shared_xaxes="all",
-        subplot_titles=[plain_html(panel.title) for panel in panels],
+        subplot_titles=[lines_html(panel.title, LONGEST_TITLE) for panel in panels],
         vertical_spacing=0.5 / (rows + 3),
-        horizontal_spacing=0.06,
+        horizontal_spacing=0.12,
     )
     told: set[str] = set()
     for place, panel in enumerate(panels):

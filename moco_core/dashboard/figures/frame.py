@@ -8,7 +8,9 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from moco_core.dashboard.palette import NEUTRAL
+from moco_core.dashboard.text import lines_html
 
+LONGEST_TITLE = 36  # letters of a line below a chart: a phone has room for no more
 GUIDE = NEUTRAL  # reference lines and their arrows
 
 # A figure of the same content is built once, as plotly checks every property of it. It is shared: leave it as it is.
@@ -25,6 +27,6 @@ def framed(figure: go.Figure, *, x: str, y: str, height: int = 360) -> go.Figure
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.08, "x": 0},
         hovermode="closest",
     )
-    figure.update_xaxes(title_text=x, automargin=True)
+    figure.update_xaxes(title_text=lines_html(x, LONGEST_TITLE), automargin=True)
     figure.update_yaxes(title_text=y, automargin=True)
     return figure

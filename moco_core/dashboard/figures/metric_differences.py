@@ -78,7 +78,7 @@ def metric_differences(metrics: Sequence[MetricPair]) -> go.Figure:
     )
     figure.add_vline(0, line={"color": GUIDE, "width": 1})
     reach = 1.1 * max([abs(m.gain) for m in metrics], default=0) or 1.0
-    framed(figure, x="← A better · relative difference · B better →", y="", height=120 + 40 * len(metrics))
+    framed(figure, x="← A better · B better →", y="", height=120 + 40 * len(metrics))
     figure.update_xaxes(range=[-reach, reach], tickformat="~%")
     figure.update_layout(margin_t=10, showlegend=False)
     return figure

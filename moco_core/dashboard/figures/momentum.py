@@ -56,6 +56,13 @@ def turnover_map(runs: Sequence[Placed]) -> go.Figure:
     sizes = np.array([run.queue_size for run in runs])
     x = np.array([min(moving.min() / 3, 1e-4), max(moving.max() * 2, 1.0)])
     y_low, y_high = sizes.min() / 4, sizes.max() * 4
+    top = {
+        "y": math.log10(y_high),
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 11, "color": GUIDE},
+    }
+    figure.add_annotation(text="grey: turnover", x=0, xref="paper", xanchor="left", yshift=16, **top)
     for level in TURNOVERS:
         ends = level * batch / x
         figure.add_scatter(
@@ -70,17 +77,8 @@ def turnover_map(runs: Sequence[Placed]) -> go.Figure:
             hoverinfo="skip",
             showlegend=False,
         )
-        at = y_high / 1.25
-        if x[0] < level * batch / at < x[1]:
-            figure.add_annotation(
-                x=math.log10(level * batch / at),
-                y=math.log10(at),
-                text=f"turnover {level:g}",
-                showarrow=False,
-                font={"size": 11, "color": GUIDE},
-                xanchor="left",
-                xshift=6,
-            )
+        if x[0] < level * batch / y_high < x[1]:
+            figure.add_annotation(text=f"{level:g}", x=math.log10(level * batch / y_high), **top)
     cosine = np.array([run.gradient_cosine for run in runs])
     measured = np.isfinite(cosine)
     hover = [_placed_hover(run) for run in runs]

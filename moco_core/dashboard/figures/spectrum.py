@@ -33,20 +33,12 @@ def spectrum_chart(spectra: Sequence[Spectrum]) -> go.Figure:
             x=np.arange(1, dims + 1),
             y=spectrum.log_values,
             mode="lines+markers" if dims <= 32 else "lines",
-            name=f"{plain_html(spectrum.name)}, {dims} dimensions",
+            name=f"{plain_html(spectrum.name)}, {dims} dimensions<br>"
+            f"dotted: effective rank {spectrum.effective_rank:.1f}",
             line={"color": colour, "dash": _DASHES[number % len(_DASHES)], "width": 2},
             hovertemplate="value %{x}: ln σ = %{y:.2f}",
         )
         figure.add_vline(spectrum.effective_rank, line={"color": colour, "dash": "dot", "width": 1.5})
-        figure.add_annotation(
-            x=spectrum.effective_rank,
-            y=1 - 0.08 * number,
-            yref="paper",
-            xanchor="left",
-            yanchor="top",
-            text=f"effective rank {spectrum.effective_rank:.1f} ({plain_html(spectrum.name)})",
-            showarrow=False,
-        )
     framed(figure, x="index of the singular value", y="ln singular value of the covariance", height=400)
     return figure
 
