@@ -101,10 +101,10 @@ def test_small_multiples_share_bins_and_one_legend_and_show_names_as_text():
 
 
 def test_long_names_take_several_lines_above_small_charts():
-    titles = [f"digits of a run & m = {m}, step 400" for m in (0, 1)]
+    titles = [f"a run & one of m = {m}, step 400" for m in (0, 1)]
     figure = histogram_grid(EDGES, [Panel(title, [POSITIVE]) for title in titles])
     assert [a.text.split("<br>") for a in figure.layout.annotations] == [
-        [f"digits of a run &amp; m = {m},", "step 400"] for m in (0, 1)
+        [f"a run &amp; one of m = {m},", "step 400"] for m in (0, 1)
     ]
 
 

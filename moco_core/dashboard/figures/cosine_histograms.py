@@ -14,7 +14,7 @@ from moco_core.dashboard.figures.frame import built_once, framed
 from moco_core.dashboard.palette import series_colour
 from moco_core.dashboard.text import lines_html, plain_html
 
-LONGEST_TITLE = 24  # letters on a line above a small chart, two of which stand side by side on a phone
+LONGEST_TITLE = 22  # letters on a line above a small chart, two of which stand side by side on a phone
 SCALES = {"share": "share of its pairs", "counts": "pairs", "log": "pairs (log scale)"}
 
 
@@ -93,11 +93,12 @@ def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "sha
     """
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
+    titles = [lines_html(panel.title, LONGEST_TITLE) for panel in panels]
     figure = make_subplots(
         rows=rows,
         cols=columns,
         shared_xaxes="all",
-        subplot_titles=[lines_html(panel.title, LONGEST_TITLE) for panel in panels],
+        subplot_titles=titles,
         vertical_spacing=0.5 / (rows + 3),
         horizontal_spacing=0.12,
     )
@@ -109,7 +110,10 @@ def histogram_grid(edges: np.ndarray, panels: Sequence[Panel], scale: str = "sha
                 trace.showlegend = histogram.name not in told
                 told.add(histogram.name)
                 figure.add_trace(trace, row=row + 1, col=column + 1)
+    figure.update_annotations(font_size=13)
+    lines = max(title.count("<br>") for title in titles[:columns]) + 1
     framed(figure, x="", y="", height=140 + 220 * rows)
+    figure.update_layout(legend_y=1 + 0.09 * (lines + 1) / rows)  # above the titles
     _scale_counts(figure.update_yaxes, scale, title=False)
     figure.update_yaxes(title_text=SCALES[scale], col=1)
     figure.update_xaxes(title_text="cosine similarity", row=rows)

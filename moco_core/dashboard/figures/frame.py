@@ -10,7 +10,7 @@ import streamlit as st
 from moco_core.dashboard.palette import NEUTRAL
 from moco_core.dashboard.text import lines_html
 
-LONGEST_TITLE = 36  # letters of a line below a chart: a phone has room for no more
+LONGEST_TITLE = 39  # letters of a line below a chart: a phone has room for no more
 GUIDE = NEUTRAL  # reference lines and their arrows
 
 # A figure of the same content is built once, as plotly checks every property of it. It is shared: leave it as it is.
