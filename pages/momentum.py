@@ -32,9 +32,12 @@ CITATION = (
 def live() -> None:
     """Everything that changes while runs train, from top to bottom."""
     sweep_picker(list(store()))
-    runs = run_multipicker("Runs", runs=trained_runs())
+    offered = trained_runs()
+    runs = run_multipicker("Runs", runs=offered)
     if not runs:
-        return nothing("No run is chosen: choose one or more above.")
+        if offered:
+            nothing("No run is chosen: choose one or more above.")
+        return
     outcomes = [sweeps.outcome(run, loaders.history, loaders.drift) for run in runs]
     for one in outcomes:
         if one.problem:

@@ -41,6 +41,7 @@ def test_every_page_of_the_contract_is_there() -> None:
 def test_pages_on_an_empty_folder_say_what_to_do(page: str) -> None:
     opened = open_app(page)
     assert "Train" in texts(opened) or page == "sphere"
+    assert "choose" not in texts(opened)  # where there is nothing to choose from
 
 
 @pytest.mark.parametrize("page", PAGES)

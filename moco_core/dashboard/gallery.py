@@ -61,7 +61,7 @@ def gallery_html(
         figures = [_figure(card, side) for card in cards]
         if apart and len(figures) > 1:
             first, *others = figures
-            arrow = '<span style="align-self:center;opacity:.5">→</span>'
+            arrow = f'<span style="line-height:{side}px;opacity:.5">→</span>'
             lines += f'<div style="display:flex;gap:10px">{first}{arrow}{_wrapping(others)}</div>'
         else:
             lines += _wrapping(figures)

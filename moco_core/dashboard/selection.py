@@ -61,7 +61,9 @@ def current_run(param: str = RUN) -> Run | None:
     chosen = st.query_params.get(param) or st.session_state.get(_memory(param))
     runs = store()
     if not chosen or chosen not in runs:
-        st.info("There are no runs yet. Start one under **Train** in the sidebar.")
+        st.info(
+            "There are no runs yet. Start one under **Train** in the sidebar, or bring vectors under **Import**."
+        )
         return None
     run = runs[chosen]
     if run.problem is not None:
