@@ -320,10 +320,12 @@ def export(
 
 
 def _existing(root: Path | None) -> Path:
-    """The runs root; ConfigError when there is no such folder."""
+    """The runs root; ConfigError when there is no such folder, or none that can be read."""
     folder = root or default_root()
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}")
+    if unlisted := RunStore(folder).problem:
+        raise ConfigError(f"the folder of runs can't be read: {unlisted}")
     return folder
 
 

@@ -99,7 +99,5 @@ st.title("Import vectors")
 guide(PURPOSE, HOW_TO_READ, FORMATS)
 try:
     page()
-except ValueError as error:
+except (ValueError, OSError) as error:
     problem(error, "This file can't be imported")
-except OSError as error:
-    st.error(f"This file can't be imported: {plain(error.strerror or str(error))}", icon=":material/error:")

@@ -15,6 +15,7 @@ from moco_core.dashboard.sphere_run import is_active, live_run, on_the_sphere
 from moco_core.dashboard.sphere_scene import draw_experiment
 from moco_core.dashboard.text import plain
 from moco_core.dashboard.widgets import downloads, nothing
+from moco_core.runs.files import reason
 
 FAST, SLOW, CALM = 1 / 8, 1.0, 2.0  # seconds between looks: at points; curves; formulas and training
 
@@ -103,7 +104,7 @@ if st.button("Train digits in 3-D", icon=":material/play_circle:", key="sphere.t
         st.session_state["real"] = jobs.submit(TrainConfig(dim=3, name="digits in 3-D"), store().root)
         st.rerun()  # the sidebar shows its progress
     except (ConfigError, OSError) as error:
-        st.error(f"This run can't be started: {plain(str(error))}")
+        st.error(f"This run can't be started: {plain(reason(error))}")
 runs = on_the_sphere(store())
 if not runs:
     nothing("No run with D = 3 yet. Train one with the button: it takes about half a minute on a laptop.")

@@ -45,6 +45,41 @@ def test_pages_on_an_empty_folder_say_what_to_do(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_a_folder_whose_path_is_no_utf8(page: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = root / os.fsdecode(b"runs-\xff")
+    for name in ("a", "b"):
+        write_run(named, name, sweep="both")
+    monkeypatch.setenv("MOCO_RUNS", str(named))
+    open_app(page, run="a", a="a", b="b")  # fails on an exception
+
+
+def test_a_folder_that_cant_be_listed_is_not_called_empty(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.mkdir(exist_ok=True)
+    for name, lead, sentence in (
+        ("file", Path.touch, "file: Not a directory"),
+        ("loop", lambda path: path.symlink_to(path), "loop: Too many levels of symbolic links"),
+    ):
+        lead(root / name)
+        monkeypatch.setenv("MOCO_RUNS", str(root / name))
+        (said,) = open_app().sidebar.error
+        assert sentence in said.value.replace("\\", "")
+        assert RunStore(root / name).problem == f"{root}/{sentence}"
+    assert RunStore(root).problem is None
+    assert RunStore(root / "none").problem is None
+
+
+def test_a_folder_that_nobody_may_look_into(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "glob", refuse)  # as this system does; root may look everywhere
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert f"can't be read: {root}: Permission denied" in texts(open_app())
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_pages_on_a_damaged_run_say_so_and_show_the_others(page: str, root: Path) -> None:
     damaged = write_run(root, "damaged")
     (damaged / "run.json").write_text('{"schema": 1, "config": 5}')
@@ -304,7 +339,7 @@ def test_a_folder_that_cannot_be_written_is_explained(root: Path, monkeypatch: p
     root.write_text("a file where the folder should be")
     opened = open_app()
     button(opened, "Start").click().run()
-    assert "can't be started" in opened.sidebar.error[0].value
+    assert "can't be started" in opened.sidebar.error[-1].value
     assert not opened.exception
     root.unlink()
     root.mkdir()

@@ -68,7 +68,7 @@ class Side:
         return f"{self.run.name}, step {self.checkpoint.step}"
 
     @property
-    def key(self) -> tuple[str, int, str]:
+    def key(self) -> tuple[bytes, int, str]:
         """Names its content for caches."""
         return loaders.place(self.checkpoint)
 

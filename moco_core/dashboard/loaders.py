@@ -6,6 +6,7 @@ shared between pages and sessions, hence read-only.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import streamlit as st
 
 from moco_core.analysis.neighbors import TEMPERATURE, K, knn_predict, nearest, nearest_in, vote
 from moco_core.runs import Checkpoint, EvalSet, QueueSnapshot, Run, RunError
+from moco_core.runs import flaws as cheap_look
 from moco_core.runs.history import History
 
 Array = np.ndarray
@@ -60,14 +62,14 @@ def layer_name(run: Run, layer: str) -> str:
     return (IMPORTED_LAYERS if same_directions(run) else LAYERS)[layer]
 
 
-def place(checkpoint: Checkpoint) -> tuple[str, int, str]:
-    """Where a step lies and the checksum of what it shows."""
-    return str(checkpoint.path.parent), checkpoint.step, checkpoint.checksum
+def place(checkpoint: Checkpoint) -> tuple[bytes, int, str]:
+    """Where a step lies, in bytes as not every path is UTF-8, and the checksum of what it shows."""
+    return os.fsencode(checkpoint.path.parent), checkpoint.step, checkpoint.checksum
 
 
 # What tells runs and steps apart as arguments of everything cached.
 CONTENT: Keys = {
-    Run: lambda run: (str(run.path), str(run.info.get("eval_set_sha256"))),
+    Run: lambda run: (os.fsencode(run.path), str(run.info.get("eval_set_sha256"))),
     Checkpoint: place,
 }
 
@@ -112,6 +114,11 @@ def drift(checkpoint: Checkpoint) -> dict[str, Array]:
 def history(run: Run) -> dict[str, Array]:
     """The logged quantities of a run, equally long arrays; of a run that trains, only what is new is read."""
     return {name: _frozen(array) for name, array in _history(run).read().items()}
+
+
+def flaws(run: Run) -> dict[str, str]:
+    """File or folder of a run → what is wrong with it, as far as a cheap look tells."""
+    return cheap_look.flaws(run, _history(run))
 
 
 def neighbours(run: Run, checkpoint: Checkpoint, k: int = K, layer: str = "query") -> tuple[Array, Array]:

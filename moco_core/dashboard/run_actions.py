@@ -14,6 +14,7 @@ from moco_core.dashboard.selection import RUN, labels, store
 from moco_core.dashboard.text import plain
 from moco_core.jobs import JobError
 from moco_core.runs import Run, RunError, RunWriter
+from moco_core.runs.files import reason
 
 LONGEST_NAME = 100
 MOST_TROUBLES = 4  # sentences in the box above the buttons
@@ -47,8 +48,9 @@ def run_actions(runs: Sequence[Run], shown: Sequence[Run]) -> None:
 
 def _troubles(runs: Sequence[Run]) -> None:
     """One box for all runs that have failed or are damaged: as a column, their sentences would widen the table."""
-    names = labels(list(store()))
-    said = [f"{plain(names[run.id])}: {plain(reason)}." for run in runs if (reason := trouble(run))]
+    troubles = {run.id: sentence for run in runs if (sentence := trouble(run))}
+    names = labels(list(store())) if troubles else {}
+    said = [f"{plain(names[run_id])}: {plain(sentence)}." for run_id, sentence in troubles.items()]
     if len(said) > MOST_TROUBLES:
         more = len(said) - MOST_TROUBLES
         said[MOST_TROUBLES:] = [
@@ -107,4 +109,4 @@ def _attempt(act: Callable[[Path, str], None], ids: Sequence[str]) -> None:
         try:
             act(store().root, run_id)
         except (JobError, RunError, ConfigError, OSError) as error:
-            st.toast(plain(str(error)), icon=":material/error:")
+            st.toast(plain(reason(error)), icon=":material/error:")

@@ -12,7 +12,7 @@ import streamlit as st
 
 from moco_core import jobs
 from moco_core.dashboard.figures.thinned import thinned
-from moco_core.dashboard.loaders import history
+from moco_core.dashboard.loaders import flaws, history
 from moco_core.dashboard.losses import comparable
 from moco_core.dashboard.selection import choose_runs, chosen_runs
 from moco_core.dashboard.standstill import standstill
@@ -169,7 +169,7 @@ def _state(phase: str, run: Run | None = None) -> str:
     share = ""
     if run is not None and phase in ("running", "stopping") and run.status.total_steps:
         share = f" {run.status.step / run.status.total_steps:.0%}"
-    sign = "⚠" if run is not None and run.damaged_steps else SIGNS.get(phase, "")
+    sign = "⚠" if run is not None and flaws(run) else SIGNS.get(phase, "")
     return f"{sign} {phase}{share}"
 
 
@@ -189,10 +189,10 @@ def _note(run: Run, ticket: Ticket | SlurmJob | None) -> str:
 
 
 def trouble(run: Run) -> str:
-    """What is wrong with a run: why it can't be read, failed, or lacks snapshots. Empty when nothing is."""
+    """What is wrong with a run: why it can't be read, failed, or what of it is damaged. Empty when nothing is."""
     if run.problem is not None or run.status.error:
         return run.problem or run.status.error
-    return "; ".join(f"{name} is damaged: {reason}" for name, reason in run.damaged_steps.items())
+    return "; ".join(f"{name} is damaged: {reason}" for name, reason in flaws(run).items())
 
 
 def _sign_of_life(run: Run) -> str:

@@ -32,6 +32,9 @@ def store() -> RunStore:
 
 def run_picker() -> None:
     """The sidebar's choice of the run that the pages show, bound to `run` in the URL."""
+    if unlisted := store().problem:
+        st.error(f"The folder of runs can't be read: {plain(unlisted)}.")
+        return
     pick_run("Run", param=RUN)
 
 

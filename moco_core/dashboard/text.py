@@ -4,13 +4,15 @@ import html
 import re
 import textwrap
 
+from moco_core.runs.schema import readable
+
 LONGEST_TICK = 24
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:^=&@])")
 
 
 def plain(text: str) -> str:
     """`text` for places that read Markdown, every special character escaped, on one line."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+    return _MARKDOWN.sub(r"\\\1", " ".join(readable(text).split()))
 
 
 def plain_html(text: str) -> str:

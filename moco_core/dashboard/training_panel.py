@@ -22,6 +22,7 @@ from moco_core.jobs.estimate import estimate
 from moco_core.jobs.local import Queue
 from moco_core.jobs.training_images import training_images
 from moco_core.runs import Run
+from moco_core.runs.files import reason
 
 OPENED = "train_opened"
 STARTED = "_started"
@@ -29,7 +30,7 @@ STARTED = "_started"
 
 def training_panel() -> None:
     """Progress of what trains now, and below it the form for the next run."""
-    _on_first_look(str(store().root))
+    _on_first_look(os.fsencode(store().root))
     _say_started()
     training_progress()
     _panel()
@@ -90,7 +91,7 @@ def _begin(config: TrainConfig, queue: Queue, *, sweep: bool) -> None:
     try:
         started = jobs.submit_sweep(config, root, queue=queue) if sweep else queue([config], root, "")
     except (ConfigError, JobError, OSError) as error:
-        st.error(f"This run can't be started: {plain(str(error))}")
+        st.error(f"This run can't be started: {plain(reason(error))}")
         return
     choose_run(started[0])
     choose_runs(started if sweep else [])
@@ -101,13 +102,13 @@ def _begin(config: TrainConfig, queue: Queue, *, sweep: bool) -> None:
 def _say_started() -> None:
     """Whoever pressed Start has scrolled past the place where progress appears."""
     started = st.session_state.pop(STARTED, [])
-    names = [run.name for run in store() if run.id in started]
+    names = [run.name for run in store() if run.id in started] if started else []
     if names:
         what = plain(names[0]) if len(names) == 1 else f"{len(names)} runs"
         st.toast(f"Started {what}; progress is at the top of the sidebar.", icon=":material/play_circle:")
 
 
 @st.cache_resource
-def _on_first_look(root: str) -> None:
+def _on_first_look(root: bytes) -> None:
     """Once since the app started: find runs again, record the ends of others."""
-    look_after(Path(root), list(store()))
+    look_after(Path(os.fsdecode(root)), list(store()))

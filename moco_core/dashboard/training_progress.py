@@ -21,6 +21,7 @@ from moco_core.dashboard.standstill import pairs_per_s, standstill
 from moco_core.dashboard.text import duration, plain
 from moco_core.jobs import JobError, SlurmJob, Ticket
 from moco_core.runs import Run, RunError
+from moco_core.runs.files import reason
 
 TICK = 2.0  # seconds between looks while something trains
 IDLE_TICK = 5.0  # and while nothing does: runs may be started elsewhere
@@ -42,7 +43,7 @@ def look_after(root: Path, runs: Sequence[Run]) -> None:
     try:
         jobs.tidy(root, runs)
     except OSError as error:
-        st.caption(f"Runs can't be looked after: {plain(str(error))}")
+        st.caption(f"Runs can't be looked after: {plain(reason(error))}")
 
 
 def _live() -> None:
@@ -135,7 +136,7 @@ def _stop(run_id: str) -> None:
     try:
         jobs.stop(store().root, run_id)
     except (JobError, RunError, OSError) as error:
-        st.toast(plain(str(error)), icon=":material/error:")
+        st.toast(plain(reason(error)), icon=":material/error:")
 
 
 def _is_shown(run: Run, tickets: Mapping[str, Ticket | SlurmJob]) -> bool:

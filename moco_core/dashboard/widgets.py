@@ -15,6 +15,7 @@ import streamlit as st
 from moco_core.dashboard.chart_view import draw_chart
 from moco_core.dashboard.palette import CLASS_COLOURS
 from moco_core.dashboard.text import plain
+from moco_core.runs.files import reason
 
 PARQUET = "application/vnd.apache.parquet"
 
@@ -137,9 +138,9 @@ def guide(purpose: str, text: str, citation: str) -> None:
         st.caption(citation)
 
 
-def problem(error: ValueError, what: str = "This can't be shown") -> None:
+def problem(error: Exception, what: str = "This can't be shown") -> None:
     """An error's own sentence, behind what it prevents; never a traceback."""
-    st.error(f"{what}: {plain(str(error))}", icon=":material/error:")
+    st.error(f"{what}: {plain(reason(error))}", icon=":material/error:")
 
 
 def file_name(key: str) -> str:

@@ -60,7 +60,7 @@ def loaded(path: Path, *, mapped: bool = False) -> Any:
     try:
         return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(path.name, error) from error
     except Exception as error:  # zipfile's own
         raise VectorsError(f"{path.name} can't be read: {told(error)}") from error
 
@@ -83,7 +83,11 @@ def _named_arrays(
             )
         name = flat[0] if known is None else known
     values = checked_rows(path, f"array {name!r}", found[name])
-    beside = {n: plain(a) for n, a in found.items() if n != name and a.shape == (len(values),)}
+    beside = {
+        n: plain(a.reshape(-1))  # N×1 is a column, too
+        for n, a in found.items()
+        if n != name and a.shape in ((len(values),), (len(values), 1))
+    }
     return Content(path, kind, values, f"array {name!r}", beside)
 
 
@@ -91,16 +95,16 @@ def _member(path: Path, arrays: Any, name: str) -> Array:
     try:
         return np.asarray(arrays[name])
     except Exception as error:  # zlib's and zipfile's own among them
-        raise _unreadable(path, error) from error
+        raise _unreadable(f"array {name!r} of {path.name}", error) from error
 
 
-def _unreadable(path: Path, error: Exception) -> VectorsError:
+def _unreadable(what: str, error: Exception) -> VectorsError:
     if "Object arrays" in str(error) or "Python objects" in str(error):
         return VectorsError(
-            f"{path.name} holds Python objects, which are stored as a pickle; a pickle can run any code when it is "
-            "read, so it is never opened: save the numbers alone, as with numpy.save(path, x.astype('float32'))"
+            f"{what} holds Python objects, which are stored as a pickle; a pickle can run any code when it is read, so "
+            "it is never opened: save numbers as x.astype('float32'), and text as names.astype(str)"
         )
-    return VectorsError(f"{path.name} can't be read: {told(error)}")
+    return VectorsError(f"{what} can't be read: {told(error)}")
 
 
 def plain(array: Array) -> Array:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from moco_core.config import ConfigError, some
 from moco_core.interop.projector_files import FILES, write_projector
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError, schema
-from moco_core.runs.files import clear_abandoned, fsync_dir, naming
+from moco_core.runs.files import clear_abandoned, fsync_dir, make_folder, naming
 from moco_core.runs.schema import step_name
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _in_place_of(out: Path) -> Iterator[Path]:
     """
     out = Path(os.path.realpath(out))
     folder = out.parent
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     mark = secrets.token_hex(4)
     temporary, old = folder / f".{out.name}.{mark}", folder / f".{out.name}.{mark}.old"
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -103,6 +104,8 @@ def checked(path: Path) -> str:
         raise VectorsError(f"{path.name} is empty")
     with path.open("rb") as file:
         start = file.read(4096)
+    if kind in TEXT and start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise VectorsError(f"{path.name} is text in UTF-16; save it as UTF-8")
     magic = MAGIC.get(kind, b"")
     if not start.startswith(magic) or (kind in TEXT and b"\0" in start):
         raise VectorsError(f"{path.name} is no {kind[1:]} file, whatever its name says")

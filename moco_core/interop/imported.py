@@ -20,7 +20,7 @@ from moco_core.analysis.neighbors import TEMPERATURE, K, knn_accuracy
 from moco_core.config import IMPORTED, ConfigError, TrainConfig
 from moco_core.interop.problem import VectorsError
 from moco_core.runs import RunWriter, schema
-from moco_core.runs.files import ABANDONED
+from moco_core.runs.files import ABANDONED, make_folder
 
 Array = np.ndarray
 
@@ -106,7 +106,7 @@ def write_imported(root: Path, vectors: Vectors, *, name: str, source: Mapping[s
     if vectors.second_view is not None:
         arrays["second_view"] = as_rows(vectors.second_view, "second_view", unit=True)
     metrics = measured(vectors, query)
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     _clear_abandoned(root)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=root) as hidden:
         writer = RunWriter.create(Path(hidden), config)

@@ -76,6 +76,10 @@ def read_vectors(path: Path, choices: Choices | None = None) -> Reading:
 def assembled(content: Content, choices: Choices) -> Reading:
     """`read_vectors` of a file that is open already."""
     path, count = content.path, len(content.values)
+    if min(content.values.shape) < 2:
+        raise VectorsError(
+            f"{content.taken} of {path.name} is {_shape(content.values)}; vectors need at least 2 rows and 2 dimensions"
+        )
     labels_file = _labels_file(content, choices)
     if labels_file is not None:
         content = with_columns(content, labels_file)
@@ -160,7 +164,22 @@ def _second(path: Path, choices: Choices, content: Content) -> Content | None:
                 f"{place.name} must have the rows of {path.name} in the same order; column {name!r} differs first in "
                 f"row {differ[0]}"
             )
+    if _equal(content.values, found.values):
+        raise VectorsError(
+            f"the second view, {place.name}, holds the same vectors as {path.name}, so all pairs would be perfectly "
+            "aligned. It takes the vectors of the same samples seen another way, such as changed images or "
+            "paraphrases; leave it out where there are none"
+        )
     return found
+
+
+def _equal(a: Array, b: Array) -> bool:
+    """Whether two arrays of one shape hold the same numbers as float32; NaN is equal to NaN."""
+    with np.errstate(over="ignore"):
+        return all(
+            np.array_equal(a[part].astype(np.float32), b[part].astype(np.float32), equal_nan=True)
+            for part in blocks(len(a), a.shape[1])
+        )
 
 
 def _usable(

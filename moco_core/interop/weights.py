@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,10 @@ BESIDE_WEIGHTS = (
     "builtins.str",
     "builtins.bool",
 )
+PROGRAMS = {  # the last part of a name in the archive → what wrote it, and how its weights are got out
+    "constants.pkl": ("TorchScript (torch.jit.save)", "torch.jit.load(path).state_dict()"),
+    "archive_format": ("torch.export", "torch.export.load(path).state_dict"),
+}
 DICTIONARIES = (  # kinds that become plain ones
     "collections.defaultdict",
     "pytorch_lightning.utilities.parsing.AttributeDict",
@@ -128,6 +133,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _torch(path: Path) -> Any:
+    _refuse_program(path)
     try:
         stands_for: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
             *((_Unused, name) for name in BESIDE_WEIGHTS),
@@ -143,6 +149,21 @@ def _torch(path: Path) -> Any:
                 "where the model is at hand, save its weights alone, torch.save(model.state_dict(), 'weights.pt')"
             ) from error
         raise WeightsError(f"{path} is damaged, or holds no weights: {ACCEPTED}") from error
+
+
+def _refuse_program(path: Path) -> None:
+    """Raise `WeightsError` for a model that was saved with its code."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {name.rpartition("/")[2] for name in archive.namelist()}
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return  # torch says what it is
+    for member, (writer, weights) in PROGRAMS.items():
+        if member in members:
+            raise WeightsError(
+                f"{path} is a program of {writer}, which holds code beside the weights and is never run here: where "
+                f"you trust it, save its weights alone, torch.save({weights}, 'weights.pt')"
+            )
 
 
 def _code_in(path: Path, error: Exception) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from moco_core.jobs.processes import exists, this_host
-from moco_core.runs.files import replace_json
+from moco_core.runs.files import make_folder, replace_json
 
 FOLDER = ".jobs"
 
@@ -61,7 +61,10 @@ class Desk:
 
     def tickets(self) -> dict[str, Ticket]:
         """Tickets by run id, in the order in which they are served. May be read without the key."""
-        tickets = [t for t in map(_read_ticket, self.folder.glob("*.ticket")) if t is not None]
+        try:
+            tickets = [t for t in map(_read_ticket, self.folder.glob("*.ticket")) if t is not None]
+        except OSError:
+            return {}  # a folder that nobody may look into: nothing is known to wait in it
         return {t.run_id: t for t in sorted(tickets, key=lambda t: (t.number, t.run_id))}
 
     @contextmanager
@@ -111,7 +114,7 @@ class Desk:
 @contextmanager
 def held(lock: Path) -> Iterator[None]:
     """Hold a lock file that all processes share; its folder is made when it is missing."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(lock.parent)
     with lock.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

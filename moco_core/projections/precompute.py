@@ -36,8 +36,7 @@ def precompute_newest(run: Run) -> None:
     try:
         stored_projection(run, run.steps[-1], ProjectionSettings())
     except (ValueError, OSError) as error:
-        said = reason(error) if isinstance(error, OSError) else error
-        print(f"The newest step was not projected: {said}", file=sys.stderr)
+        print(f"The newest step was not projected: {reason(error)}", file=sys.stderr)
 
 
 def _with_bar(run: Run, wanted: list[tuple[Checkpoint, ProjectionSettings]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -18,6 +19,14 @@ from safetensors import SafetensorError
 ABANDONED = 86_400.0  # seconds after which nobody writes such a file any more
 # What reading arrays raises: damage, or a type numpy lacks.
 NO_ARRAYS = (SafetensorError, ValueError, TypeError, KeyError, AttributeError)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless it is there; `NotADirectoryError` where something else is."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # which says that the folder is there, and it is not
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
 
 
 def fsync_dir(folder: Path) -> None:
@@ -40,8 +49,10 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def reason(error: OSError) -> str:
-    """What the system says, behind the path that it is about: `runs/a/history.jsonl: No space left on device`."""
+def reason(error: Exception) -> str:
+    """What an error says. What the system says stands behind the path that it is about: `a/b: Permission denied`."""
+    if not isinstance(error, OSError):
+        return str(error)
     return f"{error.filename}: " * (error.filename is not None) + (error.strerror or str(error))
 
 

@@ -43,6 +43,7 @@ class History:
         self._taken = 0  # bytes of the file that the columns hold
         self._last = b""  # the line that ends there
         self._columns = np.empty((len(HISTORY_KEYS), 0))
+        self.unread = 0  # whole lines that can't be read, as of the last look
 
     def _follow(self, file: BinaryIO) -> None:
         file.seek(self._taken - len(self._last))
@@ -60,7 +61,9 @@ class History:
                 return  # it is being written
             self._taken += len(line)
             self._last = line
-            if row is not None:
+            if row is None:
+                self.unread += 1
+            else:
                 yield row
 
 

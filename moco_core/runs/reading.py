@@ -22,8 +22,8 @@ def read(path: Path) -> bytes:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file; `RunError` when there is none."""
+    data = read(path)
     try:
-        data = read(path)
         value = json.loads(data, parse_int=whole)
         if b"\\ud" in data.lower():  # so half of a character is written, which no text may hold
             json.dumps(value, ensure_ascii=False).encode()

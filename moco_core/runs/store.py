@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,7 @@ from safetensors.numpy import load
 
 from moco_core.config import ConfigError, TrainConfig
 from moco_core.runs import schema
-from moco_core.runs.files import NO_ARRAYS, sha256
+from moco_core.runs.files import NO_ARRAYS, reason, sha256
 from moco_core.runs.history import History
 from moco_core.runs.reading import read, read_json
 from moco_core.runs.schema import QueueSnapshot, RunError, RunStatus
@@ -323,6 +324,17 @@ class RunStore:
 
     def __init__(self, root: Path | str | None = None) -> None:
         self.root = Path(root) if root is not None else schema.default_root()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the folder can't be listed; None when it can, or when there is none yet."""
+        try:
+            os.scandir(self.root).close()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            return reason(error)
+        return None
 
     def __iter__(self) -> Iterator[Run]:
         runs = [Run(folder) for folder in self._folders()]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moco_core.runs.files import sha256
+from moco_core.runs.flaws import flaws
+from moco_core.runs.history import History
 from moco_core.runs.reading import read
-from moco_core.runs.schema import RunError
+from moco_core.runs.schema import EVAL_FILE, RunError
 from moco_core.runs.store import Run
 
 
@@ -15,8 +17,9 @@ def damage(run: Run) -> Iterator[str]:
     if run.problem is not None:
         yield f"{run.id}: {run.problem}"
         return
-    for folder, reason in run.damaged_steps.items():
-        yield f"{run.id}/{folder}: {reason}"
+    for name, reason in flaws(run, History(run.path)).items():
+        if name != EVAL_FILE:  # which is read whole below
+            yield f"{run.id}/{name}: {reason}"
     for checkpoint in run.steps:
         for name, entry in checkpoint.manifest["files"].items():
             try:

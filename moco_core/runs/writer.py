@@ -25,6 +25,7 @@ from moco_core.runs.files import (
     clear_abandoned,
     fsync_dir,
     json_bytes,
+    make_folder,
     naming,
     replace_bytes,
     replace_json,
@@ -63,7 +64,7 @@ class RunWriter:
 
         `queued` leaves it to whoever trains queued runs; `running` claims it for this process.
         """
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         path = _claim_folder(root, slug(config.title()))
         info = {
             "schema": schema.SCHEMA_VERSION,

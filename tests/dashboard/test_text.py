@@ -15,6 +15,10 @@ def test_plain_takes_no_character_away(text: str) -> None:
     assert unescaped == " ".join(text.split())
 
 
+def test_plain_shows_what_is_no_character() -> None:
+    assert plain("runs-\udcff") == "runs\\-?"
+
+
 def _escapes(text: str, index: int) -> bool:
     """Whether the backslash at `index` is itself not escaped, and so escapes what follows."""
     before = 0

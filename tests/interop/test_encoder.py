@@ -239,6 +239,38 @@ def test_a_whole_model_is_refused_with_what_to_save_instead(tmp_path):
         read_weights(tmp_path / "w")
 
 
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def save_script(path):
+    torch.jit.save(torch.jit.script(Small()), path)
+    return torch.jit.load(path).state_dict()
+
+
+def save_exported(path):
+    torch.export.save(torch.export.export(Small(), (torch.ones(1, 3),)), path)
+    return torch.export.load(path).state_dict
+
+
+@pytest.mark.parametrize(
+    ("save", "writer"), [(save_script, r"torch\.jit"), (save_exported, r"torch\.export")]
+)
+def test_a_model_saved_with_its_code_is_told_from_a_damaged_file(tmp_path, save, writer):
+    weights = save(tmp_path / "model.pt2")
+    with pytest.raises(
+        WeightsError, match=rf"is a program of .*{writer}.*torch\.save\({writer}\.load\(path\)"
+    ):
+        read_weights(tmp_path / "model.pt2")
+    torch.save(weights, tmp_path / "weights.pt")  # as the sentence says
+    assert set(read_weights(tmp_path / "weights.pt").tensors) == {"layer.weight", "layer.bias"}
+
+
 @pytest.mark.parametrize("share", [0, 0.001, 0.5, 0.99])
 @pytest.mark.parametrize("save", [checkpoints.plain, checkpoints.old, checkpoints.safetensors])
 def test_a_file_cut_short_is_refused(tmp_path, save, share):

@@ -58,6 +58,7 @@ def test_every_option(tmp_path):
     [
         (["missing.npy"], 1, "error: there is no file missing.npy"),
         ([], 2, "required"),
+        (["good.npy", "--second", "good.npy"], 1, "error: the second view, good.npy, holds the same vectors"),
         (["bad.npy"], 1, "error: of the 20 rows of bad.npy"),
         (["bad.npy", "--labels", "nowhere"], 1, "error: labels must be a file or a column"),
     ],
@@ -65,6 +66,7 @@ def test_every_option(tmp_path):
 def test_what_cannot_be_imported_ends_with_one_sentence(tmp_path, monkeypatch, words, code, sentence):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    np.save(tmp_path / "good.npy", VALUES)
     values = VALUES.copy()
     values[4] = 0
     np.save(tmp_path / "bad.npy", values)

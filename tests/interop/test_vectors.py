@@ -82,6 +82,11 @@ def test_npz_with_labels_names_and_ids(tmp_path):
     assert read(tmp_path / "a.npz", columns=("other",)).vectors.values.shape[1] == 9
 
 
+def test_a_column_of_an_npz_may_have_a_second_axis(tmp_path):
+    np.savez(tmp_path / "a.npz", embeddings=VALUES, labels=LABELS[:, None])
+    assert read(tmp_path / "a.npz").vectors.labels.tolist() == LABELS.tolist()
+
+
 def test_the_only_flat_array_of_an_npz_is_taken(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", anything=VALUES, cube=np.ones((2, 2, 2)))
     same(read(tmp_path / "a.npz"))
@@ -358,6 +363,11 @@ def test_a_second_view(tmp_path):
     np.save(tmp_path / "c.npy", VALUES[:4])
     with pytest.raises(VectorsError, match=r"shape of a\.npy, 12×3; c.npy has 4×3"):
         read(tmp_path / "a.npy", second=str(tmp_path / "c.npy"))
+    np.save(tmp_path / "d.npy", np.where(np.arange(N)[:, None] == 4, np.nan, VALUES).astype(np.float64))
+    csv(tmp_path / "d.csv", pd.DataFrame(np.load(tmp_path / "d.npy")))
+    for first, second in (("a.npy", "a.npy"), ("d.npy", "d.csv")):
+        with pytest.raises(VectorsError, match=rf"{second}, holds the same vectors as {first}.*leave it out"):
+            read(tmp_path / first, second=str(tmp_path / second), drop_bad=True)
     a = csv(tmp_path / "a.csv", frame(id=np.arange(N)))
     b = csv(tmp_path / "b.csv", frame(id=np.roll(np.arange(N), 1)))
     with pytest.raises(VectorsError, match="same order; column 'id' differs first in row 0"):
@@ -446,7 +456,12 @@ def refused(tmp_path):
             lambda p: np.save(p, np.array([Trap()], object), allow_pickle=True),
             "o.npy holds Python objects.*never opened",
         ),
-        "o.npz": (lambda p: np.savez(p, x=np.array([Trap()], object)), "o.npz holds Python objects"),
+        "o.npz": (
+            lambda p: np.savez(p, embeddings=one, names=np.array(WORDS, object)),
+            r"array 'names' of o\.npz holds Python objects.*never opened.*names\.astype\(str\)",
+        ),
+        "t.npz": (lambda p: np.savez(p, x=np.array([Trap()], object)), "t.npz holds Python objects"),
+        "utf16.csv": (lambda p: p.write_text("a,b\n1,2\n3,4\n", "utf-16"), "utf16.csv is text in UTF-16; save it as"),
         "flat.npy": (lambda p: np.save(p, np.ones(5)), r"has shape \(5,\); vectors are N×D"),
         "complex.npy": (lambda p: np.save(p, one * 1j), "holds complex64; vectors are made of real numbers"),
         "text.csv": (lambda p: p.write_text("a,b\nx,y\nz,w\n"), "has no numeric columns .* a, b"),
@@ -488,7 +503,12 @@ def refused(tmp_path):
             ),
             "f8.safetensors can't be read as safetensors of numpy's types",
         ),
-        "one.npy": (lambda p: np.save(p, np.ones((1, 4))), "at least 2 rows"),
+        "one.npy": (lambda p: np.save(p, np.ones((1, 4))), "the array of one.npy is 1×4; .* at least 2 rows"),
+        "none.npy": (lambda p: np.save(p, np.ones((4, 0))), "the array of none.npy is 4×0; .* 2 dimensions"),
+        "thousands.csv": (
+            lambda p: p.write_text("a;b\n" + "1.234,5;2,5\n" * 3),
+            "column 'b' of thousands.csv is 3×1; vectors need at least 2 rows and 2 dimensions",
+        ),
     }  # fmt: skip
 
 

@@ -120,6 +120,9 @@ def test_a_second_view_makes_pairs(root, tmp_path):
     press(named(tmp_path / "a.npy", second=tmp_path / "b.npy"))
     (run,) = RunStore(root)
     assert run.steps[0].metrics["alignment"]["pairs"] == "a vector and its second view"
+    app = press(named(tmp_path / "a.npy", second=tmp_path / "a.npy"))
+    assert "holds the same vectors as a\\.npy" in app.error[0].value
+    assert len(RunStore(root)) == 1
     np.save(tmp_path / "b.npy", VALUES[:5])
     app = press(named(tmp_path / "a.npy", second=tmp_path / "b.npy"))
     assert "needs the shape of a\\.npy, 30×5" in app.error[0].value
@@ -178,4 +181,4 @@ def test_a_root_that_cannot_be_written_gets_a_sentence(root, tmp_path):
     root.write_text("a file where the runs should be")
     np.save(tmp_path / "a.npy", VALUES)
     app = press(named(tmp_path / "a.npy"))
-    assert "can't be imported" in app.error[0].value
+    assert f"{root.name}: Not a directory" in app.error[0].value.replace("\\", "")

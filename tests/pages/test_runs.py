@@ -85,17 +85,24 @@ def test_damaged_and_foreign_runs_are_listed_with_their_reason(root: Path) -> No
     (silent / "status.json").write_text(text.replace(heartbeat, "2020-01-01T00:00:00+00:00"))
     torn = write_run(root, "torn")
     (torn / "step-00000010" / "queue.safetensors").unlink()
+    (write_run(root, "unlogged") / "history.jsonl").write_text("")
+    (write_run(root, "imageless") / "eval_set.safetensors").write_bytes(b"")
 
     opened = open_app()
     order = list(opened.dataframe[0].proto.column_order)
     assert order[order.index("created") :][:3] == ["created", "note", "curve"]  # a note never hides the age
     table = opened.dataframe[0].value
-    (box,) = opened.warning
-    said = dict(line.split(": ", 1) for line in box.value.replace("\\", "").splitlines())
+    assert table.loc[["unlogged", "imageless"], "state"].tolist() == ["⚠ finished"] * 2
+    said = {}
+    for chosen in (["damaged", "newer-schema", "torn"], ["unlogged", "imageless"]):
+        (box,) = open_app(runs=chosen).warning
+        said |= dict(line.split(": ", 1) for line in box.value.replace("\\", "").splitlines())
     assert table.loc["damaged", "state"] == "✕ unreadable"
     assert "not valid JSON" in said["⚠ damaged"]
     assert "schema 99" in said["⚠ newer-schema"]
     assert said["torn"].startswith("step-00000010 is damaged: queue.safetensors")
+    assert said["unlogged"].startswith("history.jsonl is damaged: it holds no step")
+    assert said["imageless"].startswith("eval_set.safetensors is damaged: it can't be read")
     assert (table.loc["far", "state"], table.loc["far", "host"]) == ("● running 100%", "gpu-box")
     assert table.loc["silent", "state"] == "? lost contact"
     assert "last sign of life" in table.loc["silent", "note"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from moco_core.config import TrainConfig
 from moco_core.interop.export import export_step
 from moco_core.projections import ProjectionSettings, stored_projection
 from moco_core.runs import Run, RunWriter
@@ -74,6 +75,16 @@ def test_what_is_said_is_the_first_that_did_not_fit(path: Path) -> None:
         writer.write_step(30, LARGE, {})
 
 
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to(path)])
+def test_what_is_no_folder_is_called_so(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "runs")
+    for folder in (tmp_path / "runs", tmp_path / "runs" / "below"):
+        with pytest.raises(OSError, match="runs") as caught:
+            RunWriter.create(folder, TrainConfig())
+        assert "exists" not in reason(caught.value)
+
+
 def test_a_reason_has_a_path_where_there_is_one() -> None:
     assert reason(OSError("cable")) == "cable"
+    assert reason(ValueError("k must be 1")) == "k must be 1"
     assert reason(OSError(28, "No space left on device", "a/b")) == "a/b: No space left on device"
