@@ -138,7 +138,7 @@ def test_a_truncated_file_hides_its_step_alone(path):
         ),
         ("status.json", b'{"state": "running", "step": 1' + b"0" * 400 + b"}", "more than 64 bits"),
         ("run.json", b'{"schema": 1, "config": {"seed": 99999999999999999999}}', "more than 64 bits"),
-        ("status.json", None, "^status.json can't be read: No such file"),
+        ("status.json", None, r"(^|synthetic: )status\.json can't be read: No such file"),
     ],
 )
 def test_a_damaged_run_is_listed_with_its_reason(tmp_path, path, file, content, reason):
