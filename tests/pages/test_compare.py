@@ -144,7 +144,9 @@ def test_the_most_changed_stand_beside_each_other_as_in_a_and_in_b(two, monkeypa
     common = data.match(a, b)
     near = data.neighbourhoods(a, b, common, 20, "query")
     (shown,) = opened(two, monkeypatch, a="a", b="b").get("html")
-    lines = re.findall(r"<div style.*?#(\d+)<", shown.proto.body)  # the sample of each
+    lines = re.findall(
+        r'<div style="display:flex;gap:10px">.*?#(\d+)<', shown.proto.body
+    )  # the sample of each
     changed = common.images.sample_ids[view.most_changed(near)]
     assert list(map(int, lines)) == np.repeat(changed, 2).tolist()
 
