@@ -15,9 +15,7 @@ import plotly.io as pio
 import streamlit as st
 
 HEIGHT = 450  # pixels of a figure that names none
-COLUMN = (
-    115  # pixels of width that each of several charts side by side needs; a narrower page scrolls sideways
-)
+COLUMN = 115  # pixels that each of several charts side by side needs; a narrower page scrolls sideways
 
 pio.templates.default = "none"  # the browser brings a template in the colours of the app's theme
 
