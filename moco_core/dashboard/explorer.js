@@ -371,7 +371,7 @@ class Pane {
     const type = dim === 3 ? "scatter3d" : this.flat ? "scatter" : "scattergl";
     const columns = this.coordinates();
     const { selected, theme } = this.app;
-    const paint = this.paint(dim === 3 ? selected : null);
+    const paint = this.paint(dim === 3 ? selected : null, type === "scattergl" ? channels : withAlpha);
     const traces = this.segments.map(({ kind }, i) => ({
       type,
       mode: "markers",
@@ -399,19 +399,22 @@ class Pane {
   }
 
   // One colour a point. The queue fades with age, and in 3-D so does what is not selected: there by mixing
-  // with the background, because WebGL adds up the light of see-through points.
-  paint(selected) {
+  // with the background, because WebGL adds up the light of see-through points. `written` makes of a colour and its
+  // opacity what plotly.js is given.
+  paint(selected, written) {
     const { values, fade } = { ...this.colour.arrays, fade: this.points.arrays.fade };
     const { samples } = this.points.arrays;
     const table = colourTable(this.colour.meta);
     const fog = this.points.meta.dim === 3 ? hex(this.app.theme.background) : null;
     const colours = new Array(values.length);
+    const known = new Map();
     for (let i = 0; i < values.length; i++) {
       let alpha = fade ? fade[i] : 1;
       if (selected && !(samples[i] >= 0 && selected[samples[i]])) alpha *= DIM;
       const colour = table(values[i]);
-      if (alpha >= 1) colours[i] = colour;
-      else colours[i] = fog ? mix([[0, fog], [1, colour]], alpha) : withAlpha(colour, alpha);
+      const name = alpha < 1 ? colour + alpha : colour;
+      if (!known.has(name)) known.set(name, fog ? mix([[0, fog], [1, colour]], alpha) : written(colour, alpha));
+      colours[i] = known.get(name);
     }
     return colours;
   }
@@ -730,7 +733,12 @@ function mix(stops, at) {
 
 function withAlpha(colour, alpha) {
   const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
-  return `rgba(${r},${g},${b},${alpha.toFixed(3)})`;
+  return alpha < 1 ? `rgba(${r},${g},${b},${alpha.toFixed(3)})` : colour;
+}
+
+// Red, green, blue and opacity from 0 to 1: plotly.js would read the text anew for each point of a WebGL picture.
+function channels(colour, alpha) {
+  return [...[1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16) / 255), alpha];
 }
 
 // Any CSS colour as #rrggbb.
