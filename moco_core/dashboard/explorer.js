@@ -558,6 +558,7 @@ class Pane {
       plotlyServerURL: "",
       displayModeBar: true,
       responsive: false,
+      ...(this.points.meta.dim === 2 && { plotGlPixelRatio: devicePixelRatio }), // not four pixels for one of the screen
       modeBarButtonsToRemove: ["toImage", "zoomIn2d", "zoomOut2d", "autoScale2d", "resetCameraLastSave3d"],
       modeBarButtonsToAdd: [
         {
