@@ -14,13 +14,13 @@ from moco_core.analysis.neighbors import chance_overlap, shared_counts
 from moco_core.dashboard import loaders
 from moco_core.dashboard.compare_data import SIDES, Common, Neighbourhoods, Side, Votes, neighbourhoods, votes
 from moco_core.dashboard.figures.metric_differences import MetricPair
-from moco_core.dashboard.gallery import Card, card
+from moco_core.dashboard.gallery import Card, card, neighbour
 from moco_core.dashboard.geometry_data import class_names
-from moco_core.dashboard.palette import NEUTRAL, RIGHT, WRONG, series_colour
+from moco_core.dashboard.palette import NEUTRAL, series_colour
 from moco_core.dashboard.points import Colour, Pane, Points
 from moco_core.dashboard.projection_view import axis_titles, frame_of
 from moco_core.dashboard.projections import Shown
-from moco_core.dashboard.text import plain
+from moco_core.dashboard.text import numeral, plain
 from moco_core.projections import Projection, ProjectionSettings
 from moco_core.runs import EvalSet
 
@@ -103,7 +103,7 @@ def class_reading(found: Votes, common: Common) -> str:
     change = b - a
     best, worst = int(change.argmax()), int(change.argmin())
     moved = [
-        f"**{plain(names[i])}** {word} most ({100 * change[i]:+.1f} points)"
+        f"**{plain(names[i])}** {word} most ({numeral(100 * change[i], '+.1f')} points)"
         for i, word in ((best, "improved"), (worst, "lost"))
         if change[i] and (change[i] > 0) == (word == "improved")
     ]
@@ -187,9 +187,7 @@ def neighbour_cards(row: int, near: Neighbourhoods, common: Common) -> tuple[lis
     for found, cosines in ((near.a, near.cosines_a), (near.b, near.cosines_b)):
         line = [card(images, row, f"shared {near.jaccard[row]:.2f}")]
         for other, cosine in zip(found[row, :BESIDE].tolist(), cosines[row, :BESIDE].tolist(), strict=True):
-            known = images.labels[row] >= 0 and images.labels[other] >= 0
-            mark = (RIGHT if images.labels[other] == images.labels[row] else WRONG) if known else ""
-            line.append(card(images, other, f"cos {cosine:.3f}", mark))
+            line.append(neighbour(images, row, other, f"cos {numeral(cosine, '.3f')}"))
         sides.append(line)
     return sides[0], sides[1]
 

@@ -158,7 +158,7 @@ class View {
       `${this.data.x_title} ${xs[i]}`,
       ...values.map((line) => {
         const row = document.createElement("div");
-        row.append(`${line.label}: ${line.y[i].toFixed(3)}`);
+        row.append(`${line.label}: ${numeral(line.y[i].toFixed(3))}`);
         return row;
       }),
     );
@@ -188,5 +188,10 @@ function scale([low, high], start, end) {
 }
 
 function short(value) {
-  return Math.abs(value) >= 1000 ? `${+(value / 1000).toFixed(2)}k` : String(+value.toFixed(6));
+  return numeral(Math.abs(value) >= 1000 ? `${+(value / 1000).toFixed(2)}k` : String(+value.toFixed(6)));
+}
+
+// With a minus sign where JavaScript puts a hyphen.
+function numeral(text) {
+  return text.replace("-", "−");
 }

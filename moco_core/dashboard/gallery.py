@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
+from moco_core.dashboard.palette import RIGHT, WRONG
 from moco_core.dashboard.text import plain_html
 from moco_core.runs import EvalSet
 
@@ -37,6 +38,13 @@ class Card:
 def card(images: EvalSet, row: int, detail: str = "", mark: str = "") -> Card:
     """The card of one evaluation sample: its class and sample id, or its name and class; then `detail`."""
     return Card(images.thumbnails[row], images.title(row), detail, mark)
+
+
+def neighbour(images: EvalSet, row: int, other: int, detail: str) -> Card:
+    """The card of a neighbour of sample `row`: framed blue if of its class, orange if of another, not if unknown."""
+    own, theirs = images.labels[row], images.labels[other]
+    mark = (RIGHT if theirs == own else WRONG) if min(own, theirs) >= 0 else ""
+    return card(images, other, detail, mark)
 
 
 def gallery(cards: Sequence[Card]) -> None:

@@ -14,11 +14,10 @@ from moco_core.analysis import geometry, neighbors
 from moco_core.dashboard import loaders
 from moco_core.dashboard.figures.alignment_plane import StepPath
 from moco_core.dashboard.figures.spectrum import Spectrum
-from moco_core.dashboard.gallery import Card, card
+from moco_core.dashboard.gallery import Card, card, neighbour
 from moco_core.dashboard.loaders import CONTENT
-from moco_core.dashboard.palette import RIGHT, WRONG
 from moco_core.dashboard.points import Colour, Pane, Points
-from moco_core.dashboard.text import plain
+from moco_core.dashboard.text import numeral, plain
 from moco_core.projections import drawn_rows
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError
 from moco_core.theory import ideal_uniformity
@@ -149,7 +148,8 @@ def no_plane(runs: Sequence[Run], paths: Sequence[StepPath]) -> str:
     if not runs or any(any(map(math.isfinite, path.alignment)) for path in paths):
         return ""
     spread = [
-        f"{plain(path.name)} {value:.2f} (evenly spread: {ideal_uniformity(run.config.dim):.2f})"
+        f"{plain(path.name)} {numeral(value, '.2f')} "
+        f"(evenly spread: {numeral(ideal_uniformity(run.config.dim), '.2f')})"
         for run, path in zip(runs, paths, strict=True)
         if run.steps and math.isfinite(value := _stored(run.steps[-1], "uniformity", {"t": 2}))
     ]
@@ -232,8 +232,8 @@ def hubness_reading(hubs: neighbors.Hubness) -> str:
     else:
         verdict = "**No hubs to speak of**"
     return (
-        f"{verdict}: the counts have a skewness of {hubs.skewness:.1f} (around 0 without hubs, above 1 with clear "
-        f"ones), the most popular sample is a neighbour of {int(hubs.occurrence.max()):,} others, and "
+        f"{verdict}: the counts have a skewness of {numeral(hubs.skewness, '.1f')} (around 0 without hubs, above 1 "
+        f"with clear ones), the most popular sample is a neighbour of {int(hubs.occurrence.max()):,} others, and "
         f"{hubs.anti_hubs:.1%} of the samples are nobody's neighbour."
     )
 
@@ -300,8 +300,7 @@ def cell_cards(run: Run, checkpoint: Checkpoint, k: int, layer: str, found: Arra
     for row in found[:CELL].tolist():
         line = [card(images, row)]
         for other, cosine in zip(indices[row, :VOTERS].tolist(), cosines[row, :VOTERS].tolist(), strict=True):
-            own = images.labels[other] == images.labels[row]
-            line.append(card(images, other, f"cos {cosine:.3f}", RIGHT if own else WRONG))
+            line.append(neighbour(images, row, other, f"cos {numeral(cosine, '.3f')}"))
         lines.append(line)
     return lines
 

@@ -15,7 +15,7 @@ from moco_core.dashboard.figures.momentum import Timescale
 from moco_core.dashboard.figures.staleness import MOST_CELLS
 from moco_core.dashboard.measured import Moment
 from moco_core.dashboard.sweeps import QUANTITIES, Group, label
-from moco_core.dashboard.text import plain
+from moco_core.dashboard.text import numeral, plain
 
 COLLAPSES = {"complete": "Complete collapse", "dimensional": "Dimensional collapse"}
 CONTROL_LIMIT = 1e-6  # what re-encoding by the same weights may read
@@ -45,7 +45,7 @@ def consistency(drift: Drift, size: int) -> str:
         newest = f"**{newest} {drift.k_star:,} of {drift.filled:,} keys are consistent** (K\\*)."
     return (
         f"{newest} With all of them the query is pushed {_turn(cosine)} from where fresh keys would push it "
-        f"(gradient cosine {cosine:.3f}). A higher momentum keeps more keys usable; a shorter queue does "
+        f"(gradient cosine {number(cosine)}). A higher momentum keeps more keys usable; a shorter queue does "
         f"without the others.{fill}"
     )
 
@@ -85,7 +85,7 @@ def number(value: float) -> str:
     """A number to three digits, or a dash where there is none."""
     if not math.isfinite(value):
         return "–"
-    return f"{value:.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.1e}"
+    return numeral(value, ".3f" if abs(value) >= 0.001 or value == 0 else ".1e")
 
 
 def measured_share(drift: Drift) -> str:
@@ -117,12 +117,13 @@ def order_of_age(rank: RankCorrelation) -> str:
     if math.isnan(rank.value):
         why = "the keys have one age" if rank.ages < 2 else "no key has drifted"
         return f"Age and drift have no rank correlation here: {why}."
+    rho, low, high = (numeral(value, ".2f") for value in (rank.value, rank.low, rank.high))
     if rank.ages < FEWEST_AGES:
         return (
-            f"Spearman's ρ of age and drift is {rank.value:.2f} over {rank.ages} ages: too few to judge the order of "
+            f"Spearman's ρ of age and drift is {rho} over {rank.ages} ages: too few to judge the order of "
             f"eviction, which takes {FEWEST_AGES}. A longer queue, or a later step, has more."
         )
-    interval = f"Spearman's ρ = {rank.value:.2f}, 95 % interval {rank.low:.2f} to {rank.high:.2f} over {rank.ages} ages"
+    interval = f"Spearman's ρ = {rho}, 95 % interval {low} to {high} over {rank.ages} ages"
     if rank.low > 0.5:
         return f"**The oldest keys are the most drifted** ({interval}): first in, first out evicts the right ones."
     if rank.low > 0:
@@ -143,15 +144,14 @@ def best_eviction(drift: Drift, names: Mapping[str, str]) -> str:
     kept = f"with {int(drift.kept[half]):,} of {drift.filled:,} slots kept"
     low, high = min(at_half.values()), max(at_half.values())
     if high - low < 0.005:
-        return (
-            f"The choice hardly matters here: {kept}, every policy gives a gradient cosine near {high:.3f}."
-        )
+        return f"The choice hardly matters here: {kept}, every policy gives a gradient cosine near {number(high)}."
     best = max(at_half, key=at_half.__getitem__)
     queue = at_half.get("oldest_first", math.nan)
     if best == "oldest_first" or high - queue < 0.01:
-        return f"Evicting the oldest is as good as any: gradient cosine {queue:.3f} {kept} (worst {low:.3f})."
+        return f"Evicting the oldest is as good as any: gradient cosine {number(queue)} {kept} (worst {number(low)})."
     return (
-        f"Evicting {names[best]} would do best: gradient cosine {high:.3f} {kept}; the queue has {queue:.3f}."
+        f"Evicting {names[best]} would do best: gradient cosine {number(high)} {kept}; "
+        f"the queue has {number(queue)}."
     )
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import streamlit as st
 
 from moco_core.dashboard import loaders
-from moco_core.dashboard.gallery import Card, card, rows
-from moco_core.dashboard.palette import RIGHT, WRONG
-from moco_core.dashboard.text import plain
+from moco_core.dashboard.gallery import Card, card, neighbour, rows
+from moco_core.dashboard.text import numeral, plain
 from moco_core.runs import Checkpoint, EvalSet, Run
 
 PAGE = 12  # samples shown at once
@@ -61,11 +60,6 @@ def class_summary(chosen: np.ndarray, images: EvalSet) -> str:
 
 
 def _line(images: EvalSet, row: int, found: np.ndarray, cosines: np.ndarray) -> list[Card]:
-    label = int(images.labels[row])
-    cards = [card(images, int(row))]
-    for other, cosine in zip(found, cosines, strict=True):
-        theirs = int(images.labels[other])
-        known = label >= 0 and theirs >= 0
-        mark = (RIGHT if theirs == label else WRONG) if known else ""
-        cards.append(card(images, int(other), f"cosine {cosine:.3f}", mark))
-    return cards
+    others = zip(found.tolist(), cosines.tolist(), strict=True)
+    near = [neighbour(images, row, other, f"cosine {numeral(cosine, '.3f')}") for other, cosine in others]
+    return [card(images, row), *near]

@@ -18,6 +18,7 @@ from moco_core.dashboard.figures.cosine_histograms import Histogram, Panel, Weig
 from moco_core.dashboard.gallery import Card, card
 from moco_core.dashboard.loaders import CONTENT
 from moco_core.dashboard.palette import WRONG
+from moco_core.dashboard.text import numeral
 from moco_core.projections import drawn_rows
 from moco_core.runs import Checkpoint, Run, RunError
 
@@ -200,8 +201,8 @@ def reading(found: Cosines, weight: SoftmaxWeights | None, temperature: float) -
     return (
         f"Positives and hardest negatives are **{apart}**: their histograms overlap by {found.overlap:.0%}. At "
         f"τ = {temperature:g} the positive holds {weight.positive.sum():.1%} of the softmax on average; half of what "
-        f"the negatives hold is on those with a cosine above {half:.2f}, while half of all negatives lie above "
-        f"{pairs:.2f}."
+        f"the negatives hold is on those with a cosine above {numeral(half, '.2f')}, while half of all negatives lie "
+        f"above {numeral(pairs, '.2f')}."
     )
 
 
@@ -320,7 +321,7 @@ def positive_cards(run: Run, checkpoint: Checkpoint, bar: int) -> tuple[list[Car
     low, high = edges()[bar : bar + 2]
     inside = np.flatnonzero((values >= low) & ((values < high) | (bar == BARS - 1)))
     inside = inside[np.argsort(values[inside], kind="stable")]
-    cards = [card(images, int(sides.rows[i]), f"cosine {values[i]:.3f}") for i in inside[:PAIRS]]
+    cards = [card(images, int(sides.rows[i]), f"cosine {numeral(values[i], '.3f')}") for i in inside[:PAIRS]]
     return cards, len(inside)
 
 
@@ -332,7 +333,8 @@ def pair_cards(run: Run, checkpoint: Checkpoint, kind: str, bar: int) -> list[li
     for i, j, cosine in zip(found.query, found.key, found.cosine, strict=True):
         row, other = int(sides.rows[i]), int(sides.rows[j])
         alike = images.labels[row] == images.labels[other] >= 0
-        lines.append([card(images, row), card(images, other, f"cosine {cosine:.3f}", WRONG if alike else "")])
+        told = f"cosine {numeral(cosine, '.3f')}"
+        lines.append([card(images, row), card(images, other, told, WRONG if alike else "")])
     return lines
 
 

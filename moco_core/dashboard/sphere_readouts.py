@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from moco_core.dashboard.sphere_curves import Series
 from moco_core.dashboard.sphere_lab import Experiment
+from moco_core.dashboard.text import numeral
 from moco_core.dashboard.widgets import tiles
 from moco_core.sphere import octahedron_loss, pairwise_cosines
 from moco_core.theory import chance_loss
@@ -43,4 +44,4 @@ def series(experiments: Sequence[Experiment]) -> list[Series]:
 
 
 def _shown(value: float) -> str:
-    return "—" if math.isnan(value) else f"{value:.3f}"
+    return "—" if math.isnan(value) else numeral(value, "z.3f")

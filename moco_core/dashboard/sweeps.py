@@ -11,6 +11,7 @@ import numpy as np
 
 from moco_core.config import IGNORED, WITHOUT_EFFECT, TrainConfig
 from moco_core.dashboard.drift import Drift, DriftError, read_drift
+from moco_core.dashboard.text import numeral
 from moco_core.runs import Checkpoint, Run, RunError
 from moco_core.runs.last_loss import last_loss
 from moco_core.theory import chance_loss, loss_floor
@@ -109,7 +110,8 @@ class Group:
         if math.isnan(mean):
             return "–"
         bound = "≥ " if self.at_least(quantity) else ""
-        return f"{bound}{mean:,.{digits}f}" + ("" if math.isnan(deviation) else f" ± {deviation:,.{digits}f}")
+        spread = "" if math.isnan(deviation) else f" ± {deviation:,.{digits}f}"
+        return bound + numeral(mean, f"z,.{digits}f") + spread
 
     @property
     def verdict(self) -> str:

@@ -41,3 +41,8 @@ def duration(seconds: float) -> str:
     if hours < 48:
         return f"{hours:.1f}".removesuffix(".0") + " h"
     return f"{hours / 24:.0f} d"
+
+
+def numeral(value: float, form: str) -> str:
+    """A number as `format` writes it, with a minus sign where that puts a hyphen."""
+    return format(value, form).replace("-", "−")

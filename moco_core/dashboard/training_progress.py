@@ -18,7 +18,7 @@ from moco_core.dashboard.figures.progress import progress_chart
 from moco_core.dashboard.loaders import history
 from moco_core.dashboard.selection import shown_runs, store
 from moco_core.dashboard.standstill import pairs_per_s, standstill
-from moco_core.dashboard.text import duration, plain
+from moco_core.dashboard.text import duration, numeral, plain
 from moco_core.jobs import JobError, SlurmJob, Ticket
 from moco_core.runs import Run, RunError
 from moco_core.runs.files import reason
@@ -126,8 +126,8 @@ def _readout(run: Run, logged: dict[str, np.ndarray]) -> str:
         halted or (f"{duration(left)} left" if np.isfinite(left) else ""),
         f"{rate:,.0f} pairs/s",
         f"loss {logged['loss'][-1]:.3f}",
-        f"positive cosine {logged['positive_cosine'][-1]:z.2f}",
-        f"mean negative {logged['negative_cosine'][-1]:z.2f}",
+        f"positive cosine {numeral(logged['positive_cosine'][-1], 'z.2f')}",
+        f"mean negative {numeral(logged['negative_cosine'][-1], 'z.2f')}",
     ]
     return " · ".join(part for part in parts if part)
 

@@ -50,6 +50,13 @@ def test_metrics_are_listed_from_the_top_with_both_numbers():
     assert bars.customdata[0][1] == "A"
     low, high = figure.layout.xaxis.range
     assert low < -0.5 < 0.5 < high
+    assert figure.layout.xaxis.title.text == "relative difference<br>← A better · B better →"
+
+
+def test_negative_metrics_have_a_minus_sign():
+    bars = metric_differences([MetricPair("uniformity", -2.5, -3.0, -1)]).data[0]
+    assert list(bars.y) == ["uniformity<br>−2.5 → −3"]
+    assert bars.customdata[0][0] == "−0.5"
 
 
 def test_metrics_that_are_zero_missing_or_infinite_break_nothing():

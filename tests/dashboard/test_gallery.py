@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 import numpy as np
 from PIL import Image
 
-from moco_core.dashboard.gallery import Card, card, data_uri, gallery_html
+from moco_core.dashboard.gallery import Card, card, data_uri, gallery_html, neighbour
+from moco_core.dashboard.palette import RIGHT, WRONG
 from moco_core.runs import EvalSet
 
 EVIL = "<img src=x onerror=alert(1)>\"' & <b>bold</b>"
@@ -77,3 +78,9 @@ def test_a_line_sets_its_first_card_apart():
     assert "→" in gallery_html([[plain, plain]], apart=True)
     assert "→" not in gallery_html([[plain]], apart=True)
     assert "outline:3px solid #d55e00" in gallery_html([[Card(plain.image, "a", mark="#d55e00")]])
+
+
+def test_neighbours_are_framed_by_class_where_both_are_known():
+    images = EvalSet(np.zeros((4, 0, 0, 0), np.uint8), np.array([0, 0, 1, -1]), np.arange(4), ("a", "b"))
+    assert [neighbour(images, 0, other, "").mark for other in (1, 2, 3)] == [RIGHT, WRONG, ""]
+    assert neighbour(images, 3, 0, "").mark == neighbour(images, 3, 3, "").mark == ""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moco_core.dashboard.text import duration, lines_html, plain, plain_html, tick_html
+from moco_core.dashboard.text import duration, lines_html, numeral, plain, plain_html, tick_html
 
 
 @given(st.text())
@@ -60,3 +60,11 @@ def test_markup_is_taken_literally() -> None:
 )
 def test_durations_in_their_largest_fitting_unit(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [(-3.876, ".2f", "−3.88"), (0.5, "+.1f", "+0.5"), (-1e-5, ".1e", "−1.0e−05"), (-1e-5, "z.2f", "0.00")],
+)
+def test_negative_numbers_have_a_minus_sign(value: float, form: str, text: str) -> None:
+    assert numeral(value, form) == text

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.palette import series_colour, series_symbol
-from moco_core.dashboard.text import plain_html
+from moco_core.dashboard.text import numeral, plain_html
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def alignment_plane(paths: Sequence[StepPath], ideals: Mapping[int, float]) -> g
             y=1,
             yref="paper",
             yanchor="bottom",
-            text=f"uniform, D = {dim}: {value:.2f}",
+            text=f"uniform, D = {dim}: {numeral(value, '.2f')}",
             showarrow=False,
         )
     figure.add_annotation(

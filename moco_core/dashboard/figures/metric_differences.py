@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.palette import series_colour
+from moco_core.dashboard.text import numeral
 
 Z_95 = 1.96  # standard errors on either side in a 95 % interval
 
@@ -64,7 +65,7 @@ def metric_differences(metrics: Sequence[MetricPair]) -> go.Figure:
     figure = go.Figure(
         go.Bar(
             x=[m.gain for m in metrics],
-            y=[f"{m.name}<br>{m.a:.4g} → {m.b:.4g}" for m in metrics],
+            y=[f"{m.name}<br>{numeral(m.a, '.4g')} → {numeral(m.b, '.4g')}" for m in metrics],
             orientation="h",
             marker={
                 "color": [
@@ -72,13 +73,14 @@ def metric_differences(metrics: Sequence[MetricPair]) -> go.Figure:
                 ],
                 "pattern": {"shape": [{"A": "/", "B": ""}.get(m.winner, ".") for m in metrics]},
             },
-            customdata=[[m.difference, m.winner or "neither"] for m in metrics],
-            hovertemplate="%{y}: B − A = %{customdata[0]:+.4g}; better: %{customdata[1]}<extra></extra>",
+            customdata=[[numeral(m.difference, "+.4g"), m.winner or "neither"] for m in metrics],
+            hovertemplate="%{y}: B − A = %{customdata[0]}; better: %{customdata[1]}<extra></extra>",
         )
     )
     figure.add_vline(0, line={"color": GUIDE, "width": 1})
     reach = 1.1 * max([abs(m.gain) for m in metrics], default=0) or 1.0
-    framed(figure, x="← A better · B better →", y="", height=120 + 40 * len(metrics))
-    figure.update_xaxes(range=[-reach, reach], tickformat="~%")
+    framed(figure, x="", y="", height=140 + 40 * len(metrics))
+    title = "relative difference<br>← A better · B better →"  # on one line it is cut off in a narrow window
+    figure.update_xaxes(title_text=title, range=[-reach, reach], tickformat="~%")
     figure.update_layout(margin_t=10, showlegend=False)
     return figure

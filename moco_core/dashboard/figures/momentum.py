@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
 from moco_core.dashboard.figures.sweep_panels import MOMENTA, SMALLEST
 from moco_core.dashboard.palette import series_colour, series_symbol
-from moco_core.dashboard.text import plain_html
+from moco_core.dashboard.text import numeral, plain_html
 from moco_core.theory import turnover
 
 TURNOVERS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -121,7 +121,7 @@ def turnover_map(runs: Sequence[Placed]) -> go.Figure:
 
 def _placed_hover(run: Placed) -> str:
     """What a run's mark on the map says."""
-    cosine = "not measured" if math.isnan(run.gradient_cosine) else f"{run.gradient_cosine:.4f}"
+    cosine = "not measured" if math.isnan(run.gradient_cosine) else numeral(run.gradient_cosine, ".4f")
     lines = [
         plain_html(run.name),
         f"m = {run.momentum:g}, K = {run.queue_size:,}, B = {run.batch_size:,}",
