@@ -103,7 +103,7 @@ def results(run: Run) -> list[str]:
 def _number(value: Any) -> str:
     if value is None:
         return "–"
-    return str(value) if isinstance(value, int) else f"{value:.3f}"
+    return str(value) if isinstance(value, int) else f"{value:z.3f}"
 
 
 def _bound(metric: Mapping[str, Any]) -> str:

@@ -88,8 +88,9 @@ def _opened(
 
 def _kept(uploads: Sequence[UploadedFile | None]) -> list[Path | None]:
     """Where the dropped files lie while this session looks at them; earlier ones are removed."""
-    folder = st.session_state.setdefault(FOLDER, tempfile.TemporaryDirectory(prefix="moco-lens-"))
-    root = Path(folder.name)
+    if FOLDER not in st.session_state:
+        st.session_state[FOLDER] = tempfile.TemporaryDirectory(prefix="moco-lens-")
+    root = Path(st.session_state[FOLDER].name)
     paths: list[Path | None] = []
     for upload in uploads:
         if upload is None:

@@ -100,7 +100,7 @@ def assembled(content: Content, choices: Choices) -> Reading:
     }
     if content.beside:
         samples.source["columns_from"] = content.beside
-        samples.sentences.append(f"{content.beside}: columns {', '.join(columns)}")
+        samples.sentences.append(f"{content.beside}: columns {', '.join(content.added)}")
     _take_labels(samples, labelling, choices, labels_file)
     _take_names(samples, columns, choices)
     _take_images(samples, columns, choices, path, count)

@@ -246,7 +246,9 @@ def test_labels_from_a_file(tmp_path):
 def test_labels_of_a_file_go_before_those_beside_the_vectors(tmp_path):
     path = csv(tmp_path / "a.csv", frame(label=LABELS))
     (tmp_path / "l.txt").write_text("\n".join("xy"[i % 2] for i in range(N)))
-    assert read(path, labels="l.txt").vectors.class_names == ("x", "y")
+    found = read(path, labels="l.txt")
+    assert found.vectors.class_names == ("x", "y")
+    assert "l.txt: columns 0" in found.sentences  # and not those of the vectors' own file
     csv(tmp_path / "l.csv", pd.DataFrame({"note": WORDS, "label": [f"new {i}" for i in LABELS]}))
     assert read(path, labels="l.csv").vectors.class_names == ("new 0", "new 1", "new 2")
 

@@ -1,5 +1,7 @@
 """The import page, with files named by their paths: dropping one takes a browser."""
 
+import tempfile
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,6 +47,20 @@ def table(path, **more):
     frame = pd.DataFrame({f"v{i}": VALUES[:, i] for i in range(5)} | more)
     frame.to_csv(path, index=False)
     return path
+
+
+def test_a_session_makes_one_folder_for_what_is_dropped(root, monkeypatch):
+    made = []
+
+    class Folder(tempfile.TemporaryDirectory):
+        def __init__(self, **more):
+            made.append(self)
+            super().__init__(**more)
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", Folder)
+    app = open_page("import").run().run()
+    assert not app.exception
+    assert len(made) == 1
 
 
 def test_without_a_file_it_says_how_to_save_one(root, tmp_path, monkeypatch):

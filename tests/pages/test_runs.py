@@ -24,6 +24,7 @@ from moco_core.dashboard.selection import labels
 from moco_core.jobs import this_host
 from moco_core.paper import RECIPES
 from moco_core.runs import RunStore, RunWriter, schema
+from moco_core.tables import results
 from tests.charts import charts
 from tests.framed import REPOSITORY, button, framed, open_app, texts
 from tests.jobs.conftest import root, status, wait_for_state
@@ -130,6 +131,7 @@ def test_no_number_is_shown_as_minus_zero() -> None:
     assert f"{collapsed:.3f}" == "-0.000"
     shown = runs_table(list(shipped), {}, labels(list(shipped)))["uniformity"]
     assert f"{shown['digits-m0-k1024']:.3f}" == "0.000"
+    assert "-0.000" not in results(shipped["digits-m0-k1024"])  # on the command line
     assert shown["digits-m0.9-k1024"] == newest_metric(shipped["digits-m0.9-k1024"], "uniformity") < -0.5
 
 
