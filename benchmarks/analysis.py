@@ -54,12 +54,12 @@ def main() -> None:
     report("analysis", ratios, TARGETS, figures, args.json)
 
 
-def samples(rows: int, classes: int = 10, seed: int = 0) -> Array:
-    """Unit rows × DIM, float32, scattered around one centre a class; made without large temporary arrays."""
-    rng = np.random.default_rng(seed)
+def samples(rows: int) -> Array:
+    """Unit rows × DIM, float32, scattered around ten centres; made without large temporary arrays."""
+    rng = np.random.default_rng(0)
     x = rng.standard_normal((rows, DIM), np.float32)
-    for start in range(classes):
-        x[start::classes] += rng.standard_normal(DIM, np.float32)
+    for start in range(10):
+        x[start::10] += rng.standard_normal(DIM, np.float32)
     for start in range(0, rows, 1000):
         x[start : start + 1000] /= np.linalg.norm(x[start : start + 1000], axis=1, keepdims=True)
     return x
@@ -161,12 +161,12 @@ def nearest_beside_peers(rows: int, rounds: int) -> tuple[dict[str, float], dict
     )
 
 
-def aligned_beside_separate(steps: int = 6, rows: int = 2000) -> tuple[dict[str, float], dict[str, float]]:
+def aligned_beside_separate() -> tuple[dict[str, float], dict[str, float]]:
     """Steps as in training: samples of ten latent dimensions whose classes part while the encoder changes.
 
     The seconds are those of the first call in a process, compiling included.
     """
-    rng = np.random.default_rng(0)
+    steps, rows, rng = 6, 2000, np.random.default_rng(0)
     centre, own = 3 * rng.normal(size=(10, 10))[rng.integers(0, 10, rows)], rng.normal(size=(rows, 10))
     weights, spaces = rng.normal(size=(10, DIM)), []
     for step in range(steps):

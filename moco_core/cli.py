@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -339,8 +340,6 @@ def _starting_point(words: Sequence[str]) -> TrainConfig:
 
 def _variants(config: TrainConfig, over: str, values: tuple[str, ...], seeds: int) -> list[TrainConfig]:
     """One config for each value and seed; all are checked before the first is trained."""
-    from dataclasses import replace
-
     hints = field_hints()
     if over not in hints or over in ("name", "seed"):
         choices = [name for name in hints if name not in ("name", "seed")]

@@ -236,8 +236,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Normalise numbers to the declared types; raise `ConfigError` at the first value out of range."""
-        for field, hint in field_hints().items():
-            object.__setattr__(self, field, _checked(field, getattr(self, field), hint))
+        for field in field_hints():
+            object.__setattr__(self, field, _checked(field, getattr(self, field)))
         if self.symmetric and self.method != "moco":
             raise ConfigError(f"symmetric takes method moco, got {self.method!r}")
         origins = {self.dataset, self.method, self.encoder}
@@ -327,8 +327,7 @@ def field_hints() -> dict[str, Any]:
 
 def accepted(field: str) -> Range | OneOf | Device | None:
     """What a field accepts beyond its type, or None where any value of the type will do."""
-    extras = getattr(field_hints()[field], "__metadata__", ())
-    return next((e for e in extras if isinstance(e, Range | OneOf | Device)), None)
+    return next((e for e in field_hints()[field].__metadata__ if isinstance(e, Range | OneOf | Device)), None)
 
 
 def help_text(field: str) -> str:
@@ -358,12 +357,12 @@ def _plain(number: float) -> str:
     return f"{int(number)}" if number == int(number) else f"{number:g}"
 
 
-def _checked(field: str, value: Any, hint: Any) -> Any:
-    kind = hint.__origin__
+def _checked(field: str, value: Any) -> Any:
+    kind = field_hints()[field].__origin__
     known = isinstance(value, float | int if kind is float else kind)  # a whole number will do for a float
     if not known or (isinstance(value, bool) and kind is not bool):
         raise ConfigError(f"{field} must be of type {kind.__name__}, got {value!r}")
-    limits = next((e for e in hint.__metadata__ if isinstance(e, Range | OneOf | Device)), None)
+    limits = accepted(field)
     if limits is None or value in limits:
         return kind(value)
     if isinstance(limits, Range):

@@ -70,7 +70,7 @@ def ideal_uniformity(dim: int, t: float = 2.0) -> float:
     return _log_mean_exp_cosine(2 * t, dim)
 
 
-def _log_mean_exp_cosine(kappa: float, dim: int, nodes: int = 400) -> float:
+def _log_mean_exp_cosine(kappa: float, dim: int) -> float:
     """`ln E[e^{κ(u − 1)}]` for the cosine u of two independent uniform unit vectors in D dimensions.
 
     With u = cos φ, the angle's density is `sin^{D−2} φ / B(½, (D−1)/2)` on [0, π]: smooth even for D = 2,
@@ -87,7 +87,7 @@ def _log_mean_exp_cosine(kappa: float, dim: int, nodes: int = 400) -> float:
     peak = math.atan2(math.sqrt(sin2_peak), cos_peak)
     low, high = max(0.0, peak - reach), min(math.pi, peak + reach)
 
-    x, weight = _gauss_legendre(nodes)
+    x, weight = _gauss_legendre()
     angle = low + (high - low) * (x + 1) / 2
     log_integrand = n * np.log(np.sin(angle)) - 2 * kappa * np.sin(angle / 2) ** 2  # cos φ − 1 = −2 sin²(φ/2)
     top = log_integrand.max()
@@ -96,9 +96,9 @@ def _log_mean_exp_cosine(kappa: float, dim: int, nodes: int = 400) -> float:
 
 
 @cache
-def _gauss_legendre(nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on [−1, 1]: an eigenvalue problem, solved once."""
-    return np.polynomial.legendre.leggauss(nodes)
+def _gauss_legendre() -> tuple[np.ndarray, np.ndarray]:
+    """400 nodes on [−1, 1] and their weights: an eigenvalue problem, solved once."""
+    return np.polynomial.legendre.leggauss(400)
 
 
 def _check_momentum(momentum: float) -> None:

@@ -120,7 +120,7 @@ def compare(a: Side, b: Side) -> None:
         )
 
     with section("Classes that improved and got worse"):
-        if common.labelled:
+        if common.images.labelled:
             votes = data.votes(a, b, common, k, layer)
             st.markdown(view.class_reading(votes, common))
             chart(

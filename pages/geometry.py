@@ -50,7 +50,7 @@ VERDICTS = {"complete": st.error, "dimensional": st.warning, "none": st.success}
 
 def step(run: Run, checkpoint: Checkpoint) -> None:
     """What one step of one run looks like, from top to bottom."""
-    dim, layers, labelled = data.dimension(run, checkpoint), data.layers(run, checkpoint), data.labelled(run)
+    dim, layers, images = data.dimension(run, checkpoint), data.layers(run, checkpoint), loaders.eval_set(run)
     with section("Has it collapsed?"):
         for layer in layers:
             found = data.collapse(run, checkpoint, layer)
@@ -67,7 +67,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                 done = explorer(
                     "circle",
                     [data.circle_pane(run, checkpoint)],
-                    loaders.eval_set(run),
+                    images,
                     str(run.info.get("eval_set_sha256")),
                     height=520,
                 )
@@ -104,7 +104,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         )
 
     with section("Class by class"):
-        if not labelled:
+        if not images.labelled:
             nothing("The samples of this run have no labels, so there are no classes to compare.")
         else:
             classes = data.classes(run, checkpoint)
@@ -128,7 +128,6 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
     with section("Hubs"):
         with st.spinner("Finding all nearest neighbours …", show_time=True):
             hubs = data.hubness(run, checkpoint, k, layer)
-        images = loaders.eval_set(run)
         st.markdown(data.hubness_reading(hubs))
         chart(
             hubness_chart(hubs.occurrence, hubs.k),
@@ -141,7 +140,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
         gallery(data.hub_cards(hubs, images))
 
     with section("Which classes are confused?"):
-        if not labelled:
+        if not images.labelled:
             nothing("The samples of this run have no labels, so neighbours have nothing to vote for.")
         else:
             matrix = data.confusion(run, checkpoint, k, layer)

@@ -50,7 +50,7 @@ def live() -> None:
     st.caption(
         "Each setting at its newest snapshot; the lowest K\\* and gradient cosine are those of the worst one, early "
         "as a rule; the loss is the mean of the last tenth of the logged steps."
-        + ("" if sweep_views.along_negatives_alone(groups) else readings.PAPER_COLUMN)
+        + ("" if sweep_views.along_negatives_alone(groups) else readings.GREY_COLUMN)
         + readings.lower_bounds(groups)
     )
     st.dataframe(sweep_views.styled(table), hide_index=True, key="settings")

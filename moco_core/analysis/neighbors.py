@@ -194,15 +194,12 @@ def confusion(labels: Array, predicted: Array, classes: int | None = None) -> Ar
     return np.bincount(truth * count + guess, minlength=count * count).reshape(count, count)
 
 
-def hubness(indices: Array, count: int | None = None) -> Hubness:
-    """k-occurrence of each sample from neighbour indices (N×k), its skewness and the share of anti-hubs.
-
-    `count` is the number of samples that can be found, N unless the neighbours come from a bank.
-    """
+def hubness(indices: Array) -> Hubness:
+    """k-occurrence of each sample from neighbour indices (N×k), its skewness and the share of anti-hubs."""
     found = np.asarray(indices)
     if found.ndim != 2 or found.dtype.kind not in "iu" or not found.size:
         raise ValueError(f"indices must be neighbour indices N×k, got {found.dtype} {found.shape}")
-    occurrence = np.bincount(found.ravel(), minlength=count or len(found))
+    occurrence = np.bincount(found.ravel(), minlength=len(found))
     centred = occurrence - occurrence.mean()
     deviation = float(np.sqrt((centred**2).mean()))
     skewness = float((centred**3).mean() / deviation**3) if deviation > 0 else 0.0

@@ -434,11 +434,8 @@ def _dots(x: Array, y: Array) -> Array:
 
 def _drift(x: Array, y: Array) -> Array:
     """½‖x − y‖² of unit rows, in blocks of rows; float64."""
-    parts = [
-        0.5 * np.square(x[i : i + 8192] - y[i : i + 8192], dtype=np.float64).sum(1)
-        for i in range(0, len(x), 8192)
-    ]
-    return np.concatenate(parts)
+    parts = blocks(len(x), x.shape[1], most=8192)
+    return np.concatenate([0.5 * np.square(x[part] - y[part], dtype=np.float64).sum(1) for part in parts])
 
 
 def _ranks(values: Array) -> Array:

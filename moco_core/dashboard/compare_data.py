@@ -46,13 +46,8 @@ ACCURACIES = ("knn", "knn_features", "linear")
 VOTING = {"knn": "query", "knn_features": "features"}
 UNNAMED = "whether equal ids mean the same samples, only who made the files can know"
 LEFT_OUT = ", each left out in turn"  # runs store votes of training images; here samples vote for each other
-NOT_SETTINGS = {
-    "value",
-    "count",
-    "filled",
-    "measured",
-    "anchors",
-}  # of a stored metric: what doesn't define it
+# Of a stored metric, what doesn't define it.
+NOT_SETTINGS = {"value", "count", "filled", "measured", "anchors"}
 
 
 @dataclass(frozen=True)
@@ -96,11 +91,6 @@ class Common:
 
     def __len__(self) -> int:
         return len(self.rows_a)
-
-    @property
-    def labelled(self) -> bool:
-        """Whether any of them has a label."""
-        return bool((self.images.labels >= 0).any())
 
 
 # What tells the arguments of everything cached here apart.

@@ -15,7 +15,7 @@ from moco_core.dashboard import loaders
 from moco_core.dashboard.compare_data import SIDES, Common, Neighbourhoods, Side, Votes, neighbourhoods, votes
 from moco_core.dashboard.figures.metric_differences import MetricPair
 from moco_core.dashboard.gallery import Card, card, neighbour
-from moco_core.dashboard.geometry_data import class_names
+from moco_core.dashboard.geometry_data import class_names, sample_columns
 from moco_core.dashboard.palette import NEUTRAL, series_colour
 from moco_core.dashboard.points import Colour, Pane, Points
 from moco_core.dashboard.projection_view import axis_titles, frame_of
@@ -77,10 +77,7 @@ def overlap_reading(near: Neighbourhoods) -> str:
 
 def overlap_table(near: Neighbourhoods, images: EvalSet) -> pd.DataFrame:
     """One row an image."""
-    named = {} if images.names is None else {"name": images.names}
-    return pd.DataFrame(
-        {"sample_id": images.sample_ids, **named, "label": images.labels, "jaccard": near.jaccard}
-    )
+    return pd.DataFrame(sample_columns(images) | {"jaccard": near.jaccard})
 
 
 def class_columns(found: Votes, common: Common) -> tuple[list[str], Array, Array, Array]:
@@ -115,7 +112,7 @@ def class_reading(found: Votes, common: Common) -> str:
 
 def colourings(common: Common) -> list[str]:
     """What colour can mean here."""
-    return [c for c in COLOURINGS if c == OVERLAP or common.labelled]
+    return [c for c in COLOURINGS if c == OVERLAP or common.images.labelled]
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=DRAWN)

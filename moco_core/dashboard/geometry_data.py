@@ -91,11 +91,6 @@ def class_names(images: EvalSet) -> list[str]:
     return [*images.class_names, *(f"class {label}" for label in range(len(images.class_names), count))]
 
 
-def labelled(run: Run) -> bool:
-    """Whether any evaluation image has a label."""
-    return bool((loaders.eval_set(run).labels >= 0).any())
-
-
 def layers(run: Run, checkpoint: Checkpoint) -> list[str]:
     """The layers that this step holds, of those with the same directions one."""
     return ["query"] if loaders.same_directions(run) else _stored_layers(run, checkpoint)
@@ -178,7 +173,7 @@ def coordinates_table(run: Run, checkpoint: Checkpoint) -> pd.DataFrame:
     """One row an image: id, label and embedding."""
     query, images = loaders.embeddings(run, checkpoint).query, loaders.eval_set(run)
     columns = {f"z{i + 1}": query[:, i] for i in range(query.shape[1])}
-    return pd.DataFrame(_sample_columns(images) | columns)
+    return pd.DataFrame(sample_columns(images) | columns)
 
 
 def spectra(run: Run, checkpoint: Checkpoint) -> list[Spectrum]:
@@ -220,7 +215,7 @@ def hubness(run: Run, checkpoint: Checkpoint, k: int, layer: str) -> neighbors.H
 
 def hubness_table(hubs: neighbors.Hubness, images: EvalSet) -> pd.DataFrame:
     """One row an image."""
-    return pd.DataFrame(_sample_columns(images) | {"k_occurrence": hubs.occurrence})
+    return pd.DataFrame(sample_columns(images) | {"k_occurrence": hubs.occurrence})
 
 
 def hubness_reading(hubs: neighbors.Hubness) -> str:
@@ -318,7 +313,7 @@ def _stored_layers(run: Run, checkpoint: Checkpoint) -> list[str]:
     return [layer for layer in STORED_RANKS if getattr(found, layer) is not None]
 
 
-def _sample_columns(images: EvalSet) -> dict[str, object]:
+def sample_columns(images: EvalSet) -> dict[str, object]:
     """What tables say of each sample first."""
     named = {} if images.names is None else {"name": images.names}
     return {"sample_id": images.sample_ids, **named, "label": images.labels}

@@ -37,10 +37,10 @@ KIND_NAMES = {QUERY: "query", KEY: "key", QUEUE: "queue key"}
 
 def colourings(run: Run, checkpoint: Checkpoint) -> list[str]:
     """The colourings that this run has something to show for."""
-    labelled = bool((loaders.eval_set(run).labels >= 0).any())
+    images = loaders.eval_set(run)
     keyed = loaders.embeddings(run, checkpoint).key is not None
-    searched = len(loaders.eval_set(run)) <= loaders.MOST_SEARCHED
-    there = {CLASS: labelled, VOTE: labelled and searched, OWN_KEY: keyed, DENSITY: searched}
+    searched = len(images) <= loaders.MOST_SEARCHED
+    there = {CLASS: images.labelled, VOTE: images.labelled and searched, OWN_KEY: keyed, DENSITY: searched}
     return [c for c in COLOURINGS if there[c]] or [CLASS]
 
 

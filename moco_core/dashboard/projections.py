@@ -132,11 +132,6 @@ class ProjectionDesk:
         """Where projections of runs that can't be written to are kept while the app runs."""
         return Path(self._spare.name)
 
-    @property
-    def worker_pid(self) -> int | None:
-        """The process that makes pictures, if there is one."""
-        return None if self._worker is None else self._worker.pid
-
     def close(self) -> None:
         """End the worker and drop what was kept aside."""
         with self._lock:

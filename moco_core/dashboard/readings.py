@@ -246,7 +246,7 @@ def lower_bounds(groups: Sequence[Group]) -> str:
     return " ≥: not all keys were encoded again, so K\\* may be larger."
 
 
-PAPER_COLUMN = " The grey column is the paper's: another data set and network; read it for the order of rows."
+GREY_COLUMN = " The grey column is the paper's: another data set and network; read it for the order of rows."
 ALONG_NEGATIVES = (
     "Each quantity against the number of negatives K, on a log scale: the queue's or memory bank's length, or B − 1 "
     "within the batch. Lines join runs that differ in nothing else. A loss means more the further it lies below "

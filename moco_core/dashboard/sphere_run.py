@@ -43,7 +43,7 @@ def draw_run(run: Run, checkpoint: Checkpoint, *, key: str) -> None:
         class_names=images.class_names,
         names=_names(run),
         thumbnails=_sprite(run),
-        summary=f"{len(query)} images of {run.name} at step {checkpoint.step} on the unit sphere.",
+        summary=f"{len(query)} samples of {run.name} at step {checkpoint.step} on the unit sphere.",
         camera=f"run {run.id}",
         height=520,
         key=key,

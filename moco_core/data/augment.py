@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from moco_core.config import TrainConfig
 from moco_core.data.draws import uniform
 
 LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's grey
@@ -33,6 +34,7 @@ COLUMNS = 16  # random numbers a sample
 (AREA, ASPECT, LEFT, TOP, FLIP, ROTATE, SHIFT_X, SHIFT_Y,
  JITTER, BRIGHTNESS, CONTRAST, SATURATION, HUE, TO_GREY, BLUR, SIGMA) = range(COLUMNS)  # fmt: skip
 VIEWS = 7  # views 0 … 6 of a step have their own draws
+SECOND_VIEW = 2  # that of an evaluation set, at step 0; training uses 0 and 1
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,12 @@ PRESETS = {
 def preset_for(name: str) -> Preset:
     """The preset of a data set, or the one of that name; folders of images get MoCo v2's."""
     return PRESETS.get(name, MOCO_V2)
+
+
+def preset_of(config: TrainConfig) -> Preset:
+    """The preset of a run's views, as strong as its settings have it."""
+    name = config.dataset if config.augmentation == "auto" else config.augmentation
+    return preset_for(name).scaled(config.augmentation_strength)
 
 
 def plain(images: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from moco_core.config import ConfigError, some
-from moco_core.data.augment import LUMA, MOCO_V2, Preset, augment, plain, preset_for
+from moco_core.data.augment import LUMA, MOCO_V2, SECOND_VIEW, Preset, augment, plain, preset_of
 from moco_core.data.images import DataError
 from moco_core.data.listing import Listing, list_folder
 from moco_core.data.reading import BLOCK, read_all
@@ -31,7 +31,6 @@ from moco_core.interop.weights import read_weights
 from moco_core.runs import Run, schema
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-SECOND_VIEW = 2  # the draw of the augmented view, as for the evaluation set of a run that is trained here
 THUMBNAIL = 64  # pixels a side, at most
 READ_AHEAD = 2**28  # bytes of pictures that are held before they are encoded
 ENDINGS = (".tar", ".pth", ".pt", ".ckpt", ".bin", ".safetensors")
@@ -184,14 +183,12 @@ def _run_of(weights: Path) -> Run | None:
 
 def _preparation_of(run: Run) -> Preparation:
     """As the run's own evaluation and views have it."""
-    config = run.config
-    preset = preset_for(config.dataset if config.augmentation == "auto" else config.augmentation)
     return Preparation(
         image_size=run.eval_set.thumbnails.shape[1],
         crop=1,
         mean=(0.5,),
         std=(0.5,),
-        preset=preset.scaled(config.augmentation_strength),
+        preset=preset_of(run.config),
     )
 
 

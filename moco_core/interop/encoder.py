@@ -67,7 +67,7 @@ def load_encoder(weights: Weights, arch: str, prefix: str, image_size: int) -> L
         reason = " ".join(str(error).split())[:200]
         raise WeightsError(f"{arch} takes no images of {image_size} pixels: {reason}") from error
     found = find_head(weights.tensors, match.prefix, width)
-    name, head = found if found else ("", None)
+    name, head = found or ("", None)
     left = [there for there in match.others if not (name and there.startswith(f"{name}."))]
     dim = width if head is None else head[-1].out_features
     facts = {

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from moco_core.analysis.align import align
 from moco_core.analysis.checks import evenly
-from moco_core.analysis.projection import METHODS, faithfulness, principal_components, project
+from moco_core.analysis.projection import METHODS, Progress, faithfulness, principal_components, project
 from moco_core.runs import Checkpoint, Run, RunError, RunStore
 
 Array = np.ndarray
-Progress = Callable[[str, float], None]  # what is being done, and the share of it that is done
 
 LAYERS = ("query", "features")
 ALIGNED = ("no", "steps", "sweep")
@@ -105,7 +103,7 @@ def frames(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings) -> li
         return [Frame(run, step) for step in run.steps]
     if settings.aligned == "sweep":
         others = [other for other in sweep_mates(run) if other.id != run.id]
-        found = [Frame(run, checkpoint), *(Frame(o, _nearest_step(o, checkpoint.step)) for o in others)]
+        found = [Frame(run, checkpoint), *(Frame(o, _same_step(o, checkpoint.step)) for o in others)]
         return sorted(found, key=lambda frame: (frame.run.created, frame.run.id))
     return [Frame(run, checkpoint)]
 
@@ -125,7 +123,8 @@ def sweep_mates(run: Run) -> list[Run]:
     ]
 
 
-def _nearest_step(run: Run, step: int) -> Checkpoint:
+def _same_step(run: Run, step: int) -> Checkpoint:
+    """The snapshot of this step, or the last where there is none such."""
     return next((c for c in run.steps if c.step == step), run.steps[-1])
 
 

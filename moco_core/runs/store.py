@@ -44,6 +44,11 @@ class EvalSet:
         """Whether the samples are images."""
         return self.thumbnails.size > 0
 
+    @property
+    def labelled(self) -> bool:
+        """Whether the class of any sample is known."""
+        return bool((self.labels >= 0).any())
+
     def title(self, row: int) -> str:
         """What a sample is called: its name, with its class; or its class and id where it has no name."""
         label = int(self.labels[row])

@@ -59,11 +59,8 @@ class RunWriter:
             raise RunError(f"run {path.name!r} can't be opened: {error}") from error
 
     @classmethod
-    def create(cls, root: Path, config: TrainConfig, *, sweep: str = "", state: str = "queued") -> Self:
-        """Make a new run directory, its id taken from the config's title.
-
-        `queued` leaves it to whoever trains queued runs; `running` claims it for this process.
-        """
+    def create(cls, root: Path, config: TrainConfig, *, sweep: str = "") -> Self:
+        """Make the directory of a new, queued run, its id taken from the config's title."""
         make_folder(root)
         path = _claim_folder(root, slug(config.title()))
         info = {

@@ -41,7 +41,7 @@ def train_new(config: TrainConfig, root: Path, stop_after: int = 0, sweep: str =
     """Make a run and train it. Settings and data are checked before the run directory is made."""
     with joined() as group:
         setup = _prepared(config, group)
-        made = RunWriter.create(root, config, sweep=sweep, state="running") if group.rank == 0 else None
+        made = RunWriter.create(root, config, sweep=sweep) if group.rank == 0 else None
         run = _writer(group.share(made.path if made else root), group)
         with run.training(), _recording_failure(run):
             return _train(run, setup, stop_after)

@@ -17,7 +17,7 @@ from moco_core.contrast.method import Method
 from moco_core.contrast.moco import MoCo
 from moco_core.contrast.symmetric import SymmetricMoCo
 from moco_core.data import sources
-from moco_core.data.augment import preset_for
+from moco_core.data.augment import preset_of
 from moco_core.data.images import Images, ImageSet
 from moco_core.nets.encoder import build_encoder
 from moco_core.nets.norm import GROUPS
@@ -44,9 +44,7 @@ class Setup:
     def views(self) -> Views:
         """The training views of this run."""
         config = self.config
-        preset = preset_for(config.dataset if config.augmentation == "auto" else config.augmentation)
-        preset = preset.scaled(config.augmentation_strength)
-        return Views(self.train, preset, config.batch_size, config.seed, self.group)
+        return Views(self.train, preset_of(config), config.batch_size, config.seed, self.group)
 
     def method(self) -> Method:
         """Freshly initialised encoders with the config's source of negatives, on the device."""

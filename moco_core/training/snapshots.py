@@ -14,7 +14,7 @@ from moco_core.analysis.checks import evenly
 from moco_core.analysis.staleness import CONSISTENT
 from moco_core.config import TrainConfig
 from moco_core.contrast.method import Method
-from moco_core.data.augment import augment
+from moco_core.data.augment import SECOND_VIEW, augment
 from moco_core.data.images import ImageSet
 from moco_core.nets.encoder import Encoder
 from moco_core.runs import RunWriter, schema
@@ -23,7 +23,6 @@ from moco_core.training.probes import Embedded, embed_together, knn_accuracy, li
 from moco_core.training.views import Views
 
 MOST_SLOTS = 65536  # slots of the dictionary that a snapshot stores; of more, this many evenly over age
-SECOND_VIEW = 2  # the draw of the evaluation set's augmented view; training uses 0 and 1
 
 Metrics = dict[str, dict[str, Any]]
 

@@ -335,7 +335,6 @@ def test_a_star_has_one_hub_and_a_ring_has_none():
 
 
 def test_hubs_of_a_bank():
-    assert hubness(np.array([[4], [4]]), count=6).occurrence.tolist() == [0, 0, 0, 0, 2, 0]
     with pytest.raises(ValueError, match="indices must be neighbour indices N×k"):
         hubness(np.eye(3))
 

@@ -73,7 +73,7 @@ def test_an_error_is_told_until_someone_retries(desk, tmp_path):
 def test_a_killed_process_is_reported_and_replaced(desk, run):
     umap = ProjectionSettings()
     desk.ask(run, run.steps[-1], umap)  # loading UMAP alone takes longer than the kill
-    os.kill(desk.worker_pid, signal.SIGKILL)
+    os.kill(desk._worker.pid, signal.SIGKILL)
     wait_for(lambda: desk.ask(run, run.steps[-1], umap).error)
     assert "ended with code -9" in desk.ask(run, run.steps[-1], umap).error
     desk.ask(run, run.steps[-1], PCA)
