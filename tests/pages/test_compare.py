@@ -310,7 +310,7 @@ def test_the_class_that_moved_most_is_called_a_class(two):
     a, b = sides(two)  # "**9** improved most" could be nine classes
     common = data.match(a, b)
     reading = view.class_reading(data.votes(a, b, common, 5, "query"), common)
-    assert re.search(r" in B\. Class \*\*.+?\*\* (improved|lost) most \([+-]\d", reading)
+    assert re.search(r" in B\. Class \*\*.+?\*\* (improved|lost) most \([+−]\d", reading)
 
 
 def test_the_overlap_is_told_in_the_neighbours_that_the_chart_counts():
