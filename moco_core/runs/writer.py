@@ -74,8 +74,12 @@ class RunWriter:
         status = RunStatus(
             "queued", total_steps=config.steps, heartbeat=schema.now(), host=socket.gethostname()
         )
-        replace_json(path / schema.STATUS_FILE, dataclasses.asdict(status))
-        replace_json(path / schema.RUN_FILE, info)
+        try:
+            replace_json(path / schema.STATUS_FILE, dataclasses.asdict(status))
+            replace_json(path / schema.RUN_FILE, info)
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)  # a claim without a run
+            raise
         fsync_dir(path)
         return cls(path)
 
@@ -162,8 +166,8 @@ class RunWriter:
             if match is None or int(match[1]) >= before or not (folder / schema.WEIGHTS_FILE).exists():
                 continue
             manifest = read_json(folder / schema.MANIFEST_FILE)
-            manifest["files"].pop(schema.WEIGHTS_FILE, None)
-            replace_json(folder / schema.MANIFEST_FILE, manifest)
+            files = {name: entry for name, entry in manifest["files"].items() if name != schema.WEIGHTS_FILE}
+            replace_json(folder / schema.MANIFEST_FILE, {**manifest, "files": files})
             (folder / schema.WEIGHTS_FILE).unlink()
 
     def write_resume(self, step: int, arrays: Arrays) -> None:

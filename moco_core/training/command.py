@@ -147,10 +147,11 @@ def _recording_failure(run: RunWriter) -> Iterator[None]:
     except (ConfigError, RunError, TrainingError) as error:
         run.set_status(state="failed", error=str(error))
         raise RunError(str(error)) from error
-    except OSError as error:
+    except OSError as error:  # a full disk, storage that is away
+        sentence = f"{reason(error)}; once that is mended, --resume {run.run_id} goes on"
         with suppress(OSError):  # a full disk takes no status either
-            run.set_status(state="failed", error=reason(error))
-        raise
+            run.set_status(state="failed", error=sentence)
+        raise RunError(sentence) from error
     except Exception as error:
         run.set_status(state="failed", error=f"{type(error).__name__}: {error}")
         raise  # noted for the pages, and left to whoever can explain it

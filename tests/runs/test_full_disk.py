@@ -12,7 +12,7 @@ import pytest
 from moco_core.config import TrainConfig
 from moco_core.interop.export import export_step
 from moco_core.projections import ProjectionSettings, stored_projection
-from moco_core.runs import Run, RunWriter
+from moco_core.runs import Run, RunError, RunWriter
 from moco_core.runs.files import reason
 from moco_core.training.command import _recording_failure
 from tests.synthetic import write_run
@@ -63,16 +63,24 @@ def test_the_path_is_named_and_nothing_is_half_written(path: Path, name: str) ->
 
 def test_the_run_says_what_did_not_fit(path: Path) -> None:
     writer = RunWriter(path)
-    with pytest.raises(OSError, match="File too large"), _recording_failure(writer), no_room():
+    with pytest.raises(RunError) as caught, _recording_failure(writer), no_room():
         writer.write_step(30, LARGE, {})
     status = json.loads((path / "status.json").read_text())
-    assert (status["state"], status["error"]) == ("failed", f"{path}/step-00000030: File too large")
+    said = f"{path}/step-00000030: File too large; once that is mended, --resume {path.name} goes on"
+    assert (status["state"], status["error"], str(caught.value)) == ("failed", said, said)
 
 
 def test_what_is_said_is_the_first_that_did_not_fit(path: Path) -> None:
     writer = RunWriter(path)
-    with pytest.raises(OSError, match="step-00000030"), no_room(), _recording_failure(writer):
+    with pytest.raises(RunError, match="step-00000030"), no_room(), _recording_failure(writer):
         writer.write_step(30, LARGE, {})
+
+
+def test_a_run_that_could_not_be_made_leaves_its_name(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"status\.json"), no_room():
+        RunWriter.create(tmp_path, TrainConfig(name="run"))
+    assert not any(tmp_path.iterdir())
+    assert RunWriter.create(tmp_path, TrainConfig(name="run")).run_id == "run"
 
 
 @pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to(path)])
