@@ -141,7 +141,7 @@ def _row(run: Run, ticket: Ticket | SlurmJob | None) -> dict[str, Any]:
     if run.problem is not None:
         return {"state": _state("unreadable")}
     config = run.config
-    logged = comparable(history(run), config)
+    logged = history(run)
     return {
         "state": _state(jobs.phase(run.status, ticket), run),
         "sweep": run.sweep,
@@ -151,12 +151,12 @@ def _row(run: Run, ticket: Ticket | SlurmJob | None) -> dict[str, Any]:
         "negatives": None if config.imported else config.negatives,
         "temperature": None if config.imported else config.temperature,
         "step": None if config.imported else run.status.step,
-        "loss": last_loss(history(run)),
-        "curve": sparkline(logged["loss"]),
+        "loss": last_loss(logged),
+        "curve": sparkline(comparable(logged, config)["loss"]),
         **{name: newest_metric(run, name) for name in METRICS},
         "created": run.created,
         "host": _host(run, ticket),
-        "note": _note(run, ticket),
+        "note": _note(run, ticket, logged),
     }
 
 
@@ -180,11 +180,11 @@ def _host(run: Run, ticket: Ticket | SlurmJob | None) -> str:
     return "" if isinstance(ticket, SlurmJob) and not ticket.launched else run.status.host
 
 
-def _note(run: Run, ticket: Ticket | SlurmJob | None) -> str:
+def _note(run: Run, ticket: Ticket | SlurmJob | None, logged: Mapping[str, np.ndarray]) -> str:
     notes = [str(ticket)] if isinstance(ticket, SlurmJob) else []
     if run.status.active and run.status.host != jobs.this_host():
         notes.append(_sign_of_life(run))
-    notes += filter(None, [standstill(run, history(run))])
+    notes += filter(None, [standstill(run, logged)])
     return ", ".join(notes)
 
 

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from moco_core.runs.reading import is_file, whole
+from moco_core.runs.reading import Mark, is_file, settled_mark, whole
 from moco_core.runs.schema import HISTORY_FILE, HISTORY_KEYS
 
 _DECODER = json.JSONDecoder(parse_int=whole)
@@ -24,20 +24,27 @@ class History:
     def __init__(self, run: Path) -> None:
         self._path = run / HISTORY_FILE
         self._lock = Lock()
+        self._mark: Mark | None = None  # of the file when it was last looked at
         self._forget()
 
     def read(self) -> dict[str, np.ndarray]:
         """Equally long arrays of the logged quantities; lines that can't be read are left out."""
         with self._lock:
-            try:
-                if is_file(self._path):
-                    with self._path.open("rb") as file:
-                        self._follow(file)
-                else:
-                    self._forget()
-            except OSError:
-                self._forget()
+            mark = settled_mark(self._path)
+            if mark is None or mark != self._mark:  # else nothing was written since
+                self._look()
+                self._mark = mark
             return dict(zip(HISTORY_KEYS, self._columns, strict=True))
+
+    def _look(self) -> None:
+        try:
+            if is_file(self._path):
+                with self._path.open("rb") as file:
+                    self._follow(file)
+            else:
+                self._forget()
+        except OSError:
+            self._forget()
 
     def _forget(self) -> None:
         self._taken = 0  # bytes of the file that the columns hold

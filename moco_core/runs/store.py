@@ -308,14 +308,14 @@ class Run:
             if not isinstance(entry, dict) or not isinstance(entry.get("sha256"), str):
                 raise RunError(f"{schema.MANIFEST_FILE} of {folder.name} lists {name!r} without a checksum")
             try:
-                size = (folder / name).stat().st_size
+                size = os.stat(f"{folder}/{name}").st_size
             except OSError as error:
                 raise RunError(f"{name} of {folder.name} is missing") from error
             if size != entry.get("bytes"):
                 raise RunError(
                     f"{name} of {folder.name} has {size} bytes where {entry.get('bytes')} were written"
                 )
-        metrics = read_json(folder / schema.METRICS_FILE) if schema.METRICS_FILE in files else {}
+        metrics = dict(read_json(folder / schema.METRICS_FILE)) if schema.METRICS_FILE in files else {}
         for name, entry in metrics.items():
             if not isinstance(entry, dict) or "value" not in entry:
                 raise RunError(f"{schema.METRICS_FILE} of {folder.name} gives {name!r} without a value")
