@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from moco_core.interop.columns import named
+from moco_core.interop.columns import named, one_hot
 from moco_core.interop.content import VECTORS, Content, check_room, checked_rows, told
 from moco_core.interop.problem import VectorsError
 from moco_core.runs.files import NO_ARRAYS
@@ -74,7 +74,8 @@ def _named_arrays(
             raise VectorsError(f"{path.name} has no array {' '.join(columns)!r}; it holds {_listed(found)}")
         name = columns[0]
     else:
-        flat = [n for n, array in found.items() if array.ndim == 2 and n not in kept]
+        flat = [n for n, a in found.items() if a.ndim == 2 and n not in kept]
+        flat = [n for n in flat if not one_hot(found[n])] or flat
         known = named(flat, VECTORS)
         if known is None and len(flat) != 1:
             raise VectorsError(
@@ -84,9 +85,7 @@ def _named_arrays(
         name = flat[0] if known is None else known
     values = checked_rows(path, f"array {name!r}", found[name])
     beside = {
-        n: plain(a.reshape(-1))  # N×1 is a column, too
-        for n, a in found.items()
-        if n != name and a.shape in ((len(values),), (len(values), 1))
+        n: column for n, a in found.items() if n != name and (column := plain(a)).shape == (len(values),)
     }
     return Content(path, kind, values, f"array {name!r}", beside)
 
@@ -108,7 +107,14 @@ def _unreadable(what: str, error: Exception) -> VectorsError:
 
 
 def plain(array: Array) -> Array:
-    """A column as tables have it: numbers as they are, all else as objects that hold text."""
+    """A column as tables have it: numbers as they are, all else as objects that hold text.
+
+    An array of N×1 is a column, too, and so is N×C where each row holds one 1: that of its class.
+    """
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if one_hot(array):
+        array = array.argmax(1)
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8", "replace")
     return array if array.dtype.kind in "iufb" else array.astype(str).astype(object)

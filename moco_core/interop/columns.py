@@ -65,6 +65,16 @@ def classes(column: Array, what: str, named_by: Array | None = None) -> Classes:
     return Classes(np.array([code.get(text, -1) for text in texts], np.int64), tuple(known_texts))
 
 
+def one_hot(array: Array) -> bool:
+    """Whether an array tells classes by the place of the 1 in each row, all else 0."""
+    return (
+        array.ndim == 2
+        and array.shape[1] > 1
+        and array.dtype.kind in "iufb"
+        and bool(((array == 0) | (array == 1)).all() and (array.sum(1) == 1).all())
+    )
+
+
 def ids(column: Array, what: str) -> Array | None:
     """Sample ids from a column of whole numbers; None for text, which makes names. `VectorsError` for repeats."""
     if column.dtype.kind in "iu" or (

@@ -19,6 +19,7 @@ from moco_core.interop.array_files import (
     read_safetensors,
     tensors,
 )
+from moco_core.interop.columns import one_hot
 from moco_core.interop.content import Content
 from moco_core.interop.problem import VectorsError
 from moco_core.interop.table_files import frame_columns, parquet_table, read_parquet, read_text
@@ -69,7 +70,7 @@ def open_columns(path: Path, rows: int) -> dict[str, Array]:
     elif kind == ".npz":
         found = {name: plain(column) for name, column in members(path).items()}
     elif kind == ".safetensors":
-        found = tensors(path)
+        found = {name: plain(column) for name, column in tensors(path).items()}
     elif kind == ".parquet":
         found = frame_columns(parquet_table(path).to_pandas())
     elif kind == ".txt":
@@ -82,8 +83,19 @@ def open_columns(path: Path, rows: int) -> dict[str, Array]:
         seen = " and ".join(f"{n:,}" for n in sorted(lengths)) or "no"
         raise VectorsError(f"{path.name} has {seen} rows where there are {rows:,} vectors")
     if any(column.ndim != 1 for column in found.values()):
-        raise VectorsError(f"{path.name} must hold one label a row; it holds an array of more dimensions")
-    return found
+        raise VectorsError(
+            f"{path.name} must hold one label a row, or a row of zeros with a 1 for its class; it holds an array of "
+            "more dimensions"
+        )
+    return _told_by_title(found)
+
+
+def _told_by_title(columns: dict[str, Array]) -> dict[str, Array]:
+    """A table that has a column a class, with a 1 in the one that a row belongs to, as one column of class names."""
+    if not all(column.dtype.kind in "iufb" for column in columns.values()):
+        return columns
+    table = np.stack(list(columns.values()), 1)
+    return {"labels": np.array(list(columns), object)[table.argmax(1)]} if one_hot(table) else columns
 
 
 def checked(path: Path) -> str:

@@ -30,11 +30,7 @@ def read_parquet(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
     lists = [
         field.name
         for field in table.schema
-        if (
-            types.is_list(field.type)
-            or types.is_large_list(field.type)
-            or types.is_fixed_size_list(field.type)
-        )
+        if _is_list(field.type)
         and (types.is_floating(field.type.value_type) or types.is_integer(field.type.value_type))
     ]
     _check_known(path, columns, table.column_names)
@@ -70,6 +66,9 @@ def parquet_table(path: Path) -> pa.Table:
         with pq.ParquetFile(path) as file:
             check_room(path, _unpacked(file.metadata))
             table = file.read().replace_schema_metadata(None)  # an index of pandas is a column like others
+            table = table.cast(
+                pa.schema([field.with_type(_plain_type(field.type)) for field in table.schema])
+            )
         counts = Counter(table.column_names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise VectorsError(f"{path.name} can't be read: {told(error)}") from error
@@ -79,6 +78,22 @@ def parquet_table(path: Path) -> pa.Table:
             f"{path.name} has more than one column {twice[0]!r}; columns need names of their own"
         )
     return table
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that numpy has for a column, also within lists: decimal numbers become floating ones."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    if types.is_decimal(kind):
+        return pa.float64()
+    return pa.list_(pa.float64()) if _is_list(kind) and types.is_decimal(kind.value_type) else kind
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    import pyarrow.types as types
+
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
 def _unpacked(metadata: pq.FileMetaData) -> int:

@@ -48,9 +48,12 @@ def text_table(path: Path, *, titles: bool) -> pd.DataFrame:
             as_written = read(usecols=texts, keep_default_na=False, na_values=[""])
             for i, name in zip(texts, as_written.columns, strict=True):
                 frame.isetitem(i, as_written[name])
-        return frame
     except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
+        if "EOF inside string" in str(error):
+            raise _open_quote(path, _last_row(path, separator)) from error
         raise VectorsError(f"{path.name} can't be read as a table of text: {told(error)}") from error
+    _check_quotes(path, frame, separator)
+    return frame
 
 
 def text_lines(path: Path, rows: int) -> Array:
@@ -99,6 +102,51 @@ def _cells(line: str, separator: str) -> list[str]:
 def _quoted(path: Path, separator: str) -> bool:
     """Whether quotation marks enclose cells: TensorBoard's projector takes those in its metadata as they are."""
     return separator != SPACES and not (separator == "\t" and "metadata" in path.stem)
+
+
+def _check_quotes(path: Path, frame: pd.DataFrame, separator: str) -> None:
+    """Refuse a cell that has swallowed lines, being opened by a quotation mark that none closes.
+
+    Text may have lines of its own; one with numbers in the places of the table's numbers is a row.
+    """
+    numbers = [kind.kind in "iufb" for kind in frame.dtypes]
+
+    def is_row(line: str, first: int) -> bool:
+        cells = line.split(separator)
+        places = numbers[first:]
+        return (
+            len(cells) == len(places)
+            and any(places)
+            and all(_is_number(c) for c, n in zip(cells, places, strict=True) if n)
+        )
+
+    for i in np.flatnonzero(~np.array(numbers, bool)):
+        cells = frame.iloc[:, i]
+        for cell in cells[cells.str.contains("\n", regex=False, na=False)]:
+            first, *others = cell.replace("\r", "").split("\n")
+            if is_row(first, i) or any(is_row(line, 0) for line in others):
+                before = path.read_text(encoding="utf-8-sig").partition(f'"{first}\n')[0]
+                raise _open_quote(path, before.count("\n") + 1)
+
+
+def _last_row(path: Path, separator: str) -> int:
+    """The line in which the last row of a table begins."""
+    begins = ends = 0
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        try:
+            for _ in reader:
+                begins, ends = ends, reader.line_num
+        except csv.Error:  # a cell too long for this reader
+            begins = ends
+    return begins + 1
+
+
+def _open_quote(path: Path, line: int) -> VectorsError:
+    return VectorsError(
+        f"a quotation mark in line {line} of {path.name} is not closed, so that lines below it belong to its cell: "
+        "close it, or take it out"
+    )
 
 
 def _first_line(path: Path) -> str:

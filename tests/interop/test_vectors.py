@@ -2,6 +2,7 @@ import io
 import json
 import pickle
 from collections import namedtuple
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -594,3 +595,19 @@ def test_an_index_of_pandas_is_a_column(tmp_path):
     pq.write_table(pa.table([pa.array(VALUES[:, 0])] * 2, names=["v", "v"]), tmp_path / "c.parquet")
     with pytest.raises(VectorsError, match="more than one column 'v'"):
         read(tmp_path / "c.parquet")
+
+
+@pytest.mark.parametrize("lists", [None, pa.list_, pa.large_list, lambda kind: pa.list_(kind, D)])
+def test_decimal_numbers_of_parquet(tmp_path, lists):
+    kind = pa.decimal128(12, 2)
+    rows = [[Decimal(f"{i}.{j}5") for j in range(D)] for i in range(N)]
+    columns = (
+        {f"v{j}": pa.array([row[j] for row in rows], kind) for j in range(D)}
+        if lists is None
+        else {"vectors": pa.array(rows, lists(kind))}
+    )
+    labels = pa.array([Decimal(int(label)) for label in LABELS], pa.decimal128(5, 0))
+    pq.write_table(pa.table(columns | {"label": labels}), tmp_path / "a.parquet")
+    found = read(tmp_path / "a.parquet")
+    same(found, np.array(rows, np.float32))
+    assert found.vectors.labels.tolist() == LABELS.tolist()
