@@ -120,7 +120,9 @@ def _check_quotes(path: Path, frame: pd.DataFrame, separator: str) -> None:
             and all(_is_number(c) for c, n in zip(cells, places, strict=True) if n)
         )
 
-    for i in np.flatnonzero(~np.array(numbers, bool)):
+    for i in range(len(numbers)):
+        if numbers[i]:
+            continue
         cells = frame.iloc[:, i]
         for cell in cells[cells.str.contains("\n", regex=False, na=False)]:
             first, *others = cell.replace("\r", "").split("\n")
