@@ -38,7 +38,6 @@ METRICS = ("knn", "linear", "alignment", "uniformity")
 TEXTS = ("state", "name", "sweep", "dataset", "method", "host", "note")
 NUMBERS = ("momentum", "negatives", "temperature", "step", "loss", *METRICS)
 NOTE = 150  # pixels: beside the sidebar only the loss curve, drawn large below, makes way for it
-ON_DEMAND = ("sweep",)  # for the rest to fit: the toolbar of the table shows it
 
 
 def runs_table(
@@ -65,16 +64,14 @@ def matching(runs: Sequence[Run], text: str) -> list[Run]:
     return [run for run in runs if all(word in _searched(run) for word in words)]
 
 
-def columns(table: pd.DataFrame) -> dict[str, Any]:
-    """How each column is shown, in order. None hides it: a method that all have, and what only runs of other machines
-    or of SLURM have.
-    """
+def columns() -> dict[str, Any]:
+    """How each column is shown, in order."""
     column = st.column_config
     return {
         "state": column.TextColumn("State"),
         "name": column.TextColumn("Run", width=155),
         "dataset": column.TextColumn("Data set"),
-        "method": column.TextColumn("Method") if table["method"].nunique() > 1 else None,
+        "method": column.TextColumn("Method"),
         "momentum": column.NumberColumn("m", format="%g", help="Momentum of the key encoder."),
         "negatives": column.NumberColumn(
             "K", format="%d", help="Negatives: the queue size, or B − 1 in-batch."
@@ -101,18 +98,28 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
             "Unif.", format="%.3f", help="Uniformity: log mean exp(−2‖x − y‖²); lower is more uniform."
         ),
         "created": column.DatetimeColumn("Age", format="distance", help="When the run was made."),
-        "note": column.TextColumn("Note", width=NOTE) if table["note"].any() else None,
+        "note": column.TextColumn("Note", width=NOTE),
         "curve": column.LineChartColumn(
             "Loss curve", width=80, help="Loss against step, each in its own range."
         ),
-        "sweep": column.TextColumn("Sweep") if table["sweep"].any() else None,
-        "host": column.TextColumn("Host") if table["host"].any() else None,
+        "sweep": column.TextColumn("Sweep"),
+        "host": column.TextColumn("Host"),
     }
+
+
+def order(table: pd.DataFrame) -> list[str]:
+    """The columns that are shown until the table's toolbar shows others.
+
+    Not a method that all have, and not what only runs of other machines or of SLURM have.
+    """
+    idle = {"sweep"} | {name for name in ("note", "host") if not table[name].any()}
+    if table["method"].nunique() < 2:
+        idle.add("method")
+    return [name for name in columns() if name not in idle]
 
 
 def pick_rows(table: pd.DataFrame) -> list[str]:
     """Show the table; the ids of the rows selected in it, which the URL keeps under `runs`."""
-    shown = columns(table)
     wanted = [row for row, run_id in enumerate(table.index) if run_id in chosen_runs()]
     # Rows are told by position. Another list of runs is another widget, so that a selection never slips.
     key = f"table-{sha256('/'.join(table.index).encode())[:12]}"
@@ -120,8 +127,8 @@ def pick_rows(table: pd.DataFrame) -> list[str]:
         table,
         key=key,
         hide_index=True,
-        column_config=shown,
-        column_order=[name for name, column in shown.items() if column and name not in ON_DEMAND],
+        column_config=columns(),
+        column_order=order(table),
         on_select="rerun",
         selection_mode="multi-row",
         selection_default={"selection": {"rows": wanted}},

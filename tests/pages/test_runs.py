@@ -13,9 +13,9 @@ from moco_core.config import TrainConfig
 from moco_core.dashboard.figures.loss_curves import LossCurve, loss_curves
 from moco_core.dashboard.losses import authors_losses, comparable, logged_losses, loss_rows
 from moco_core.dashboard.runs_table import (
-    columns,
     matching,
     newest_metric,
+    order,
     runs_table,
     selected_ids,
     sparkline,
@@ -50,10 +50,17 @@ def test_the_table_says_what_each_run_reached(root: Path) -> None:
     write_run(root, MARKUP, momentum=0.9, sweep="a sweep")
     write_run(root, "no queue", queue=False, state="stopped")
     shown = open_app().dataframe[0]
-    order = list(shown.proto.column_order)
-    assert order[-2:] == ["created", "curve"]  # hidden columns make room for them
-    assert {"alignment", "uniformity", "method"} < set(order)
-    assert columns(shown.value.head(1))["method"] is None  # nothing to tell apart
+    listed = list(shown.proto.column_order)
+    assert listed == order(shown.value)
+    assert listed[-2:] == ["created", "curve"]  # hidden columns make room for them
+    assert {"alignment", "uniformity", "method"} < set(listed)
+    assert "method" not in order(shown.value.head(1))  # nothing to tell apart
+    titles = {name: column.get("label") for name, column in json.loads(shown.proto.columns).items()}
+    assert {titles[name] for name in shown.value.columns if name not in order(shown.value)} == {
+        "Sweep",
+        "Note",
+        "Host",
+    }  # the toolbar's menu offers what is hidden, by its title
     table = shown.value
     assert list(table.index) == ["no-queue", "b-bold-b-star-x"]
     row = table.loc["b-bold-b-star-x"]
