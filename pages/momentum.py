@@ -83,7 +83,7 @@ def live() -> None:
             figures.turnover_map(sweep_views.placed(groups)),
             "Every run by momentum and queue length, coloured by the gradient cosine of its whole queue at the worst "
             "snapshot (1: as good as fresh keys). Along a grey line the encoder moves equally far while a key waits; "
-            "the solid one is turnover 1, and queues to its upper right are stale.",
+            "the solid one is turnover 1: queues near it or to its upper right are stale.",
             lambda: sweep_views.curve_table(groups),
             key="turnover_map",
         )
@@ -92,7 +92,7 @@ def live() -> None:
             figures.timescales(scales),
             "How long the key encoder remembers, how long a key waits, and how long the run lasts, in steps. A "
             "consistent queue wants the half-life well right of the span; a key encoder that keeps up wants it well "
-            "left of the run's end.",
+            "left of the run's end. At m = 0 it is 0 and drawn at the left edge, at m = 1 endless and at the right.",
             lambda: sweep_views.timescale_table(scales),
             key="timescales",
         )

@@ -26,6 +26,8 @@ from moco_core.theory import half_life, queue_span
 
 PLOTTED = ("loss", "knn", "linear", "alignment", "uniformity", "effective_rank", "k_star_lowest")
 COMPARED = ("knn", "linear", "alignment", "uniformity", "k_star_lowest")  # of methods
+STALENESS = ("k_star_lowest", "gradient_cosine_lowest")
+LEADING = (*ACCURACIES, *STALENESS)  # in the table, before what there may be no room for
 PAPER_COLUMN = "paper: linear, ImageNet, %"
 
 
@@ -55,8 +57,9 @@ def _row(group: Group, groups: Sequence[Group]) -> dict[str, str]:
         PAPER_COLUMN: _paper_text(group.momentum),
         _title("knn"): group.percent("knn"),
         "collapse": group.verdict,
+        **{QUANTITIES[name].label: group.text(name) for name in STALENESS},
         _title("knn_features"): group.percent("knn_features"),
-        **{QUANTITIES[name].label: group.text(name) for name in QUANTITIES if name not in ACCURACIES},
+        **{QUANTITIES[name].label: group.text(name) for name in QUANTITIES if name not in LEADING},
         "chance loss": f"{group.chance:.2f}",
         "loss floor": f"{group.floor:.2f}",
         "negatives": f"{group.config.negatives:,}",

@@ -231,6 +231,7 @@ def test_the_papers_numbers_have_a_column_of_their_own(sweep):
     assert (theirs["kNN accuracy, %"] == "").all()
     assert table["collapse"].tolist()[:2] == ["complete", "none"]
     assert ours["chance loss"].tolist()[0] == f"{math.log(1025):.2f}"
+    assert list(table).index("lowest K*") < list(table).index("loss, nats")  # in sight in a common window
 
 
 def test_the_papers_momenta_stand_beside_no_sweep_over_k(lengths):
@@ -392,6 +393,8 @@ def test_methods_stand_side_by_side(sweep):
     panels = sweep_views.method_panels(sweep)
     assert list(panels) == ["kNN accuracy, %", "linear probe accuracy, %", "lowest K*"]
     figure = figures.by_method(names, panels)
+    headed = [title.text for title in figure.layout.annotations]
+    assert headed[1] == "linear probe<br>accuracy, %"  # side by side in narrow windows too
     bars = [trace for trace in figure.data if trace.type == "bar"]
     assert [(bar.y[0], round(bar.x[0], 3)) for bar in bars[:2]] == [(names[0], 20), (names[1], 85)]
     dots = [trace for trace in figure.data if trace.type == "scatter" and trace.y[0] == names[1]]

@@ -30,3 +30,12 @@ def framed(figure: go.Figure, *, x: str, y: str, height: int = 360) -> go.Figure
     figure.update_xaxes(title_text=lines_html(x, LONGEST_TITLE), automargin=True)
     figure.update_yaxes(title_text=y, automargin=True)
     return figure
+
+
+def in_two_lines(title: str) -> str:
+    """A long title broken at the space nearest to its middle: four charts stand side by side, in narrow windows too."""
+    spaces = [i for i, character in enumerate(title) if character == " " and len(title) > 14]
+    if not spaces:
+        return title
+    at = min(spaces, key=lambda i: abs(i - len(title) / 2))
+    return f"{title[:at]}<br>{title[at + 1 :]}"

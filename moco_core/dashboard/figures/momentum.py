@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed, in_two_lines
 from moco_core.dashboard.figures.sweep_panels import MOMENTA, SMALLEST
 from moco_core.dashboard.palette import series_colour, series_symbol
 from moco_core.dashboard.text import numeral, plain_html
@@ -174,10 +174,11 @@ def timescales(settings: Sequence[Timescale]) -> go.Figure:
 @built_once
 def by_method(names: Sequence[str], panels: Mapping[str, Sequence[Sequence[float]]]) -> go.Figure:
     """Methods side by side: every run a dot, the mean a bar. `panels`: quantity → method → values of its runs."""
-    titles = list(panels)
+    titles = [in_two_lines(title) for title in panels]
     figure = make_subplots(
         1, max(len(titles), 1), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03
     )
+    figure.update_annotations(font_size=13)
     for column, by_name in enumerate(panels.values(), start=1):
         place = {"row": 1, "col": column}
         for index, values in enumerate(by_name):
@@ -207,6 +208,7 @@ def by_method(names: Sequence[str], panels: Mapping[str, Sequence[Sequence[float
                 showlegend=False,
                 **place,
             )
-    framed(figure, x="", y="", height=140 + 40 * len(names))
+    framed(figure, x="", y="", height=150 + 40 * len(names))
+    figure.update_layout(margin={"t": 50})
     figure.update_yaxes(categoryorder="array", categoryarray=[plain_html(name) for name in reversed(names)])
     return figure

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from moco_core import paper
-from moco_core.dashboard.figures.frame import GUIDE, built_once, framed
+from moco_core.dashboard.figures.frame import GUIDE, built_once, framed, in_two_lines
 from moco_core.dashboard.palette import series_colour, series_symbol
 from moco_core.dashboard.text import plain_html
 
@@ -72,7 +72,7 @@ def _small_charts(panels: Sequence[Panel], axis: Axis, papers: Mapping[float, fl
     figure = make_subplots(
         rows,
         COLUMNS,
-        subplot_titles=[_in_two_lines(panel.title) for panel in panels] + ["paper: linear,<br>ImageNet, %"],
+        subplot_titles=[in_two_lines(panel.title) for panel in panels] + ["paper: linear,<br>ImageNet, %"],
         horizontal_spacing=0.07,
         vertical_spacing=0.24 if rows < 3 else 0.14,
     )
@@ -188,15 +188,6 @@ def _paper_panel(
         showlegend=False,
         **where,
     )
-
-
-def _in_two_lines(title: str) -> str:
-    """A long title broken at the space nearest to its middle: four charts stand side by side, in narrow windows too."""
-    spaces = [i for i, character in enumerate(title) if character == " " and len(title) > 14]
-    if not spaces:
-        return title
-    at = min(spaces, key=lambda i: abs(i - len(title) / 2))
-    return f"{title[:at]}<br>{title[at + 1 :]}"
 
 
 def _apart(sizes: set[float]) -> list[float]:
