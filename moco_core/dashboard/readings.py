@@ -36,7 +36,8 @@ def consistency(drift: Drift, size: int) -> str:
     if drift.k_star >= drift.filled:
         return (
             f"**The whole queue is consistent**: with all {drift.filled:,} keys the query is pushed almost "
-            f"where fresh keys would push it (gradient cosine {cosine:.4f}).{fill}"
+            f"where fresh keys would push it (gradient cosine {cosine:.4f})."
+            + (fill or " How much longer it may be, only a run with a larger K can tell.")
         )
     if drift.k_star == 0:
         newest = f"Not even the newest keys reach a gradient cosine of {CONSISTENT}."
