@@ -23,8 +23,9 @@ st.title("MoCo on a sphere")
 st.markdown(
     "Momentum contrast with the images and the networks taken away. Six classes; each has a query **q** and a "
     "key **k**, points on a sphere. A step picks one class, pulls its q towards its own k, pushes it away from "
-    "all keys in the queue, lets k follow q slowly, and puts k in the queue. Start with a lesson, then move a "
-    "slider while it runs. Drag the sphere to turn it, scroll or pinch to zoom, hover to name a point."
+    "all keys in the queue, lets k follow q slowly, and puts k in the queue; *How it works*, below, says why. Start "
+    "with a lesson, then move a slider while it runs. Drag the sphere to turn it, scroll or pinch to zoom, hover to "
+    "name a point."
 )
 controls.lessons()
 rate, seed, two = controls.transport()
@@ -123,6 +124,12 @@ else:
 st.header("How it works")
 st.markdown(
     r"""
+Contrastive learning needs no labels: two views of one image shall lie together, and views of other images, the
+*negatives*, apart. The more negatives, the more an encoder must see in an image to tell it from all of them; but to
+encode thousands anew at each step costs too much. MoCo therefore keeps the keys of past steps, in a **queue**. These
+were written by older encoders, and are of use only as long as those agree: hence a second encoder for the keys, which
+follows the first one **slowly**.
+
 Each class has two points: its query $q$, which learns, and its key $k$, which only follows. A step draws one class
 as the **anchor** and asks: among my own key and the $K$ keys in the queue, which is mine? The softmax of the
 cosines over $\tau$ is the answer, $p^+$ the share that the right one gets, and $-\ln p^+$ the loss.
@@ -135,7 +142,7 @@ cosines over $\tau$ is the answer, $p^+$ the share that the right one gets, and 
 - **Momentum.** $k$ closes $1-m$ of the distance to $q$ at a time. Slow keys are what makes the queue consistent: keys
   written long ago still lie where their class is now.
 - **Queue.** Negatives cost nothing, because they were computed for earlier steps. A longer queue knows more of
-  the space and is older on average; what matters is how far keys travel while they wait, about $(1-m)\,K$.
+  the space and is older on average; what matters is how far keys travel while they wait, which goes with $(1-m)\,K$.
 - **False negatives.** A sixth of the queue belongs to the anchor's own class and pushes it away from itself.
   That is why the loss comes to rest near the *octahedron* line, however well the classes are separated.
 """

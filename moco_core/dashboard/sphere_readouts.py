@@ -13,6 +13,14 @@ from moco_core.sphere import octahedron_loss, pairwise_cosines
 from moco_core.theory import chance_loss
 
 SIDES = ("left", "right")
+TIPS = (
+    "In nats: 0 once the right key is certain, ln(K+1) where nothing is told apart.",
+    "Each moves one class.",
+    "Between the anchor's q and its own k: 1 when they are in one place.",
+    "Between the anchor's q and the keys in the queue.",
+    "The mean cosine between two classes' queries: −0.2 at the corners of an octahedron.",
+    "The largest cosine between two classes' queries: 1 when they are in one place, 0 at right angles.",
+)
 
 
 def readouts(experiment: Experiment) -> None:
@@ -27,7 +35,7 @@ def readouts(experiment: Experiment) -> None:
         "Mean between classes": _shown(between.mean()),
         "Closest two classes": _shown(between.max()),
     }
-    tiles(values)
+    tiles(values, TIPS)
 
 
 def series(experiments: Sequence[Experiment]) -> list[Series]:

@@ -46,6 +46,7 @@ def press(app: AppTest, name: str) -> AppTest:
 def test_dashes_before_the_first_step_then_numbers(opened):
     app = opened()
     before = readouts(app)
+    assert all(metric.proto.help for metric in app.metric[:6])  # each says what it is
     assert [before[label] for label in ("InfoNCE loss", "Positive cosine", "Mean negative cosine")] == [
         "—"
     ] * 3
