@@ -85,6 +85,9 @@ def compare(a: Side, b: Side) -> None:
     with section("Which one is better?"):
         metrics = data.metrics(a, b, common)
         st.markdown(view.metrics_reading(metrics))
+        for letter, side in zip("AB", (a, b), strict=True):
+            if collapsed := view.collapse_reading(letter, side):
+                st.warning(collapsed)
         if metrics:
             chart(
                 metric_differences(metrics),

@@ -55,7 +55,8 @@ def page() -> None:
         st.warning(collapsed)
     st.caption(
         f"{projection_view.MEANING[wanted.colour]} "
-        f"{projection_view.distance_line(wanted.settings, shown.preview)}"
+        f"{projection_view.distance_line(wanted.settings, shown.preview)} "
+        f"{projection_view.HANDLING[wanted.settings.dim]}"
     )
     explorer(
         KEY,

@@ -54,6 +54,12 @@ def metrics_reading(found: Sequence[MetricPair]) -> str:
     return f"{text}. {_chance_reading([m for m in decided if m.count])}".rstrip()
 
 
+def collapse_reading(letter: str, side: Side) -> str:
+    """A warning, in Markdown, where a side has collapsed, which flatters two of its metrics; else empty."""
+    reason = loaders.collapse_reason(side.checkpoint)
+    return f"{letter}: {plain(reason)} Low alignment and high tolerance come with that." if reason else ""
+
+
 def metrics_table(found: Sequence[MetricPair]) -> pd.DataFrame:
     """One row a metric."""
     return pd.DataFrame(

@@ -48,6 +48,13 @@ class Embeddings:
         return array
 
 
+def collapse_reason(checkpoint: Checkpoint) -> str:
+    """What the collapse check of this snapshot found, where it found complete or dimensional collapse; else empty."""
+    found = checkpoint.metrics.get("collapse", {})
+    reason = found.get("reason")
+    return "" if found.get("verdict") in (None, "none") or not isinstance(reason, str) else reason
+
+
 def same_directions(run: Run) -> bool:
     """Whether the features are the query embeddings before they were scaled, as in a file of vectors.
 

@@ -58,7 +58,7 @@ def projection_controls(run: Run, checkpoint: Checkpoint) -> Wanted:
             bind="query-params",
             placeholder="class, name or #sample id",
             help="What is found is ringed in red. Separate several by commas.",
-            width=170,
+            width=190,
         )
         with st.popover("More", icon=":material/tune:"):
             finer = _finer(run, checkpoint, method)

@@ -29,6 +29,10 @@ MEANING = {
     OWN_KEY: "Colour is the cosine between a sample's query embedding and its own key: 1 where both encoders agree.",
     DENSITY: "Colour is the mean cosine of a sample to its nearest neighbours in the full space: 1 is densest.",
 }
+HANDLING = {  # by the number of dimensions
+    2: "Point at a sample to see which it is, lasso some to see them below.",
+    3: "Drag to turn, point at a sample to see which it is, click one to see it below with its neighbours.",
+}
 LINKED = 16  # neighbours that lines lead to
 MOST_RINGS = 400
 FAINTEST = 0.15  # opacity of the queue's oldest key
@@ -206,11 +210,8 @@ def links(run: Run, checkpoint: Checkpoint, clicked: int | None, layer: str) -> 
 
 def collapse_line(checkpoint: Checkpoint) -> str:
     """A warning, in Markdown, where the space has collapsed: a picture magnifies whatever is left; else empty."""
-    found = checkpoint.metrics.get("collapse", {})
-    reason = found.get("reason")
-    if found.get("verdict") in (None, "none") or not isinstance(reason, str):
-        return ""
-    return f"{plain(reason)} The picture magnifies what little tells them apart."
+    reason = loaders.collapse_reason(checkpoint)
+    return f"{plain(reason)} The picture magnifies what little tells them apart." if reason else ""
 
 
 def sampling_lines(picture: Projection, images: EvalSet, checkpoint: Checkpoint) -> list[str]:

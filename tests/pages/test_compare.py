@@ -295,6 +295,17 @@ def test_stored_metrics_under_different_definitions_are_not_compared(two):
     assert found["uniformity"].b == pytest.approx(uniformity(b.checkpoint.query))
 
 
+def test_a_side_that_has_collapsed_is_named_beside_its_metrics(two, monkeypatch):
+    assert not opened(two, monkeypatch, a="a", b="b").warning
+    run = RunStore(two)["b"]
+    checkpoint = run.steps[-1]
+    verdict = {"value": 0.001, "verdict": "complete", "reason": "Complete collapse: all in one place."}
+    files = {file: checkpoint.arrays(file) for file in (schema.EMBEDDINGS_FILE, schema.QUEUE_FILE)}
+    RunWriter(run.path).write_step(checkpoint.step, files, {**checkpoint.metrics, "collapse": verdict})
+    (warning,) = opened(two, monkeypatch, a="a", b="b").warning
+    assert warning.value.startswith("B: Complete collapse: all in one place. Low alignment")
+
+
 def test_metrics_reading_counts_who_is_ahead():
     pair = view.MetricPair
     found = [pair("x", 1, 2, +1), pair("y", 1, 2, -1), pair("z", 3, 4, +1), pair("t", 0, 9, 0)]

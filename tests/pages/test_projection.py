@@ -41,6 +41,7 @@ def test_a_run_is_drawn(root):
     text = shown(app)
     assert "Colour is the class." in text
     assert "PCA is a shadow" in text
+    assert "lasso some" in text
     assert not app.error
     assert [button.label for button in app.get("download_button")] == ["CSV", "Parquet", "HTML", "Vectors"]
 
