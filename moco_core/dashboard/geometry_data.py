@@ -273,8 +273,8 @@ def confusion_reading(matrix: Confusion, layer: str) -> str:
     )
     return (
         f"Row: the true class; column: the vote of the {matrix.k} nearest other evaluation samples by cosine, weighted "
-        f"by exp(cosine / {neighbors.TEMPERATURE:g}), in the {layer}. {matrix.accuracy:.1%} of the votes are "
-        f"right: those on the diagonal.{cut} Click a cell to see what is in it."
+        f"by exp(cosine / {neighbors.TEMPERATURE:g}), in the {layer}; number: samples. {matrix.accuracy:.1%} of the "
+        f"votes are right: those on the diagonal.{cut} Click a cell to see what is in it."
     )
 
 
