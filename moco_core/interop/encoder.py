@@ -80,8 +80,9 @@ def load_encoder(weights: Weights, arch: str, prefix: str, image_size: int) -> L
         "features": width,
         "dim": dim,
     }
+    where = f"under prefix {match.prefix!r}" if match.prefix else "at its top level"
     sentence = (
-        f"{weights.path.name}: all {match.expected} tensors of {arch} under prefix {match.prefix!r}, "
+        f"{weights.path.name}: all {match.expected} tensors of {arch} {where}, "
         + (f"head {name!r} ({width} → {dim})" if name else f"no projection head ({width} features)")
         + (f"; {len(left)} others left aside ({some(left)})" if left else "")
         + (f"; --prefix also takes {some(others)}" if others else "")

@@ -63,7 +63,8 @@ def test_the_backbone_is_found_in_every_format(tmp_path, save, prefix, unexpecte
         "features": 512,
         "dim": 512,
     }
-    assert f"all 100 tensors of resnet18 under prefix {prefix!r}" in encoder.sentence
+    where = f"under prefix {prefix!r}" if prefix else "at its top level"
+    assert f"all 100 tensors of resnet18 {where}, " in encoder.sentence
 
 
 @pytest.mark.parametrize(
