@@ -93,7 +93,8 @@ def compare(a: Side, b: Side) -> None:
                 metric_differences(metrics),
                 "Every metric that both have under one definition. A bar to the right: B is better; to the left: A is; "
                 "grey: neither by itself (tolerance is bought with uniformity). Its length is the difference as a "
-                "share of the larger value.",
+                "share of the larger value. Noise alone raises rank and improves uniformity: where there are labels, "
+                "accuracy decides.",
                 lambda: view.metrics_table(metrics),
                 key="metrics",
             )

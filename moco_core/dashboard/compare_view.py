@@ -39,7 +39,7 @@ DRAWN: loaders.Keys = {
 
 
 def metrics_reading(found: Sequence[MetricPair]) -> str:
-    """How many metrics each side leads in, and which differences are more than chance (Markdown)."""
+    """Which accuracies differ by more than chance, then how many metrics each side leads in (Markdown)."""
     decided = [m for m in found if m.better]
     if not decided:
         return "The two share no metric under one definition."
@@ -51,7 +51,7 @@ def metrics_reading(found: Sequence[MetricPair]) -> str:
     text = f"{first} leads in {ahead[first]} {metrics}, {second} in {ahead[second] or 'none'}"
     if equal := len(decided) - ahead["A"] - ahead["B"]:
         text += f", {equal} {'is' if equal == 1 else 'are'} equal"
-    return f"{text}. {_chance_reading([m for m in decided if m.count])}".rstrip()
+    return f"{_chance_reading([m for m in decided if m.count])} {text}.".lstrip()
 
 
 def collapse_reading(letter: str, side: Side) -> str:
