@@ -303,7 +303,8 @@ def test_a_side_that_has_collapsed_is_named_beside_its_metrics(two, monkeypatch)
     files = {file: checkpoint.arrays(file) for file in (schema.EMBEDDINGS_FILE, schema.QUEUE_FILE)}
     RunWriter(run.path).write_step(checkpoint.step, files, {**checkpoint.metrics, "collapse": verdict})
     (warning,) = opened(two, monkeypatch, a="a", b="b").warning
-    assert warning.value.startswith("B: Complete collapse: all in one place. Low alignment")
+    assert warning.value.startswith("B: Complete collapse")
+    assert "Low alignment and high tolerance come with that" in warning.value
 
 
 def test_metrics_reading_counts_who_is_ahead():
