@@ -13,9 +13,9 @@ from moco_core.dashboard.widgets import chart, nothing
 LIVE_SECONDS = 3.0
 LOSS_CAPTION = (
     "Loss of the selected runs, or of the newest sweep, the newest run and all that train now when none is selected, "
-    "from the step at which the queue was full. **Chance** is what an encoder that tells nothing apart would get, "
-    "ln(K + 1); the **floor** is what perfect positives and evenly spread negatives would reach. Compare losses only "
-    "between runs of equal K and τ."
+    "from the step at which the queue was full, or from the first while it isn't. **Chance** is what an encoder that "
+    "tells nothing apart would get, ln(K + 1); the **floor** is what perfect positives and evenly spread negatives "
+    "would reach. Compare losses only between runs of equal K and τ."
 )
 
 START_HERE = """
