@@ -69,6 +69,13 @@ def test_progress_chart() -> None:
     assert figure.layout.xaxis2.title.text == "step"
 
 
+def test_cosines_below_the_usual_stay_in_the_progress_chart() -> None:
+    step, cosine = np.arange(3), np.array([np.nan, -0.3, 0.1])
+    low, high = progress_chart(step, step, cosine, cosine, chance=6.93, floor=2.15).layout.yaxis2.range
+    assert low == pytest.approx(-0.35)
+    assert high == 1.05
+
+
 def test_a_history_of_any_length_is_drawn_with_as_many_points_as_can_be_seen() -> None:
     step = np.arange(1, 500_001, dtype=float)
     noise = np.random.default_rng(0).normal(size=500_000)

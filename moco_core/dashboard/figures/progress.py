@@ -47,9 +47,12 @@ def progress_chart(
         ("mean negative", negative_cosine, NEGATIVE),
     ):
         figure.add_scatter(x=step, y=values, name=name, line={"color": colour, "width": 2}, row=2, col=1)
+    lowest = float(
+        np.nanmin((-0.2, *positive_cosine, *negative_cosine))
+    )  # negatives may lie opposite for a while
     framed(figure, x="", y="", height=300)
     figure.update_layout(showlegend=False, margin={"l": 4, "r": 4, "t": 8, "b": 4}, hovermode="x")
     figure.update_yaxes(title_text="loss, nats", row=1, col=1)
-    figure.update_yaxes(title_text="cosine", range=(-0.25, 1.05), row=2, col=1)
+    figure.update_yaxes(title_text="cosine", range=(lowest - 0.05, 1.05), row=2, col=1)
     figure.update_xaxes(title_text="step", row=2, col=1)
     return figure
