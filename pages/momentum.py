@@ -57,7 +57,14 @@ def live() -> None:
     downloads("momentum_table", lambda: table)
 
     scales = sweep_views.timescales(groups)
-    by_momentum = sweep_views.momentum_panels(groups) if scales else []
+    by_momentum = sweep_views.momentum_panels(groups)
+    by_negatives = sweep_views.negatives_panels(groups)
+    by_method = sweep_views.methods(groups)
+    if scales and not by_momentum and not by_negatives and len(by_method) == 1:
+        nothing(
+            "All of these have the same momentum: to see what momentum does, choose runs that differ in it, or start a "
+            "**Momentum sweep** under **Train** in the sidebar."
+        )
     if by_momentum:
         st.subheader("Along momentum")
         chart(
@@ -68,7 +75,6 @@ def live() -> None:
             lambda: sweep_views.curve_table(groups),
             key="by_momentum",
         )
-    by_negatives = sweep_views.negatives_panels(groups)
     if by_negatives:
         st.subheader("Along queue length")
         chart(
@@ -100,7 +106,7 @@ def live() -> None:
     else:
         nothing("None of these runs has a momentum encoder, so there is nothing to draw along momentum.")
 
-    if len(sweep_views.methods(groups)) > 1:
+    if len(by_method) > 1:
         st.subheader("Three ways to get negatives")
         chart(
             figures.by_method([sweeps.label(g, groups) for g in groups], sweep_views.method_panels(groups)),

@@ -100,11 +100,11 @@ def along_negatives_alone(groups: Sequence[Group]) -> bool:
 
 
 def momentum_panels(groups: Sequence[Group]) -> list[Panel]:
-    """One panel a quantity along momentum, MoCo runs alone; none when K varies and m does not."""
-    if along_negatives_alone(groups):
-        return []
+    """One panel a quantity along momentum, MoCo runs alone; none of one momentum, or when K alone varies."""
     lines = momentum_lines(groups)
     members = [group for line in lines for group in line]
+    if len({group.momentum for group in members}) < 2 or along_negatives_alone(groups):
+        return []
     levels = {f"chance {g.chance:.2f}": {g.momentum: g.chance} for g in members}
     levels |= {f"floor {g.floor:.2f}": {g.momentum: g.floor} for g in members}
     return [

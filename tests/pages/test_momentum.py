@@ -69,8 +69,20 @@ def test_three_methods_are_compared(root):
     write_stale_run(root, "b", sweep="s", method="memory-bank")
     write_stale_run(root, "c", sweep="s", queue=False)
     app = open_page("momentum")
-    assert "Three ways to get negatives" in shown(app)
-    assert len(charts(app)) == 4
+    text = shown(app)
+    assert "Three ways to get negatives" in text
+    assert "the same momentum" not in text
+    assert len(charts(app)) == 3
+
+
+def test_runs_of_one_momentum_lead_to_a_sweep(root):
+    for seed in (0, 1):
+        write_stale_run(root, f"seed {seed}", seed=seed, sweep="s")
+    app = open_page("momentum")
+    text = shown(app)
+    assert "All of these have the same momentum" in text
+    assert "Along momentum" not in text
+    assert len(charts(app)) == 2
 
 
 def test_methods_without_momentum_say_so(root):
