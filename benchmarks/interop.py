@@ -105,6 +105,7 @@ def race(person: Visitor, rows: int, rounds: int, program: str | None, end: floa
             if program is not None:
                 sides.append(partial(theirs, person, file, folder, rows, program, end))
             for side in sides if number % 2 == 0 else reversed(sides):
+                person.forget()
                 for what, seconds in side().items():
                     taken.setdefault(what, []).append(seconds)
     return taken

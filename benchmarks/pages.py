@@ -1,12 +1,13 @@
 """Seconds and megabytes of each page in a real browser, on the shipped runs and on a large synthetic one.
 
-Cold: the first page opened after the app was started, nothing in the run's cache. Warm: the same address opened
-the third time, the browser's own cache empty; the projections that the first opening asked for are made by the
-second. The picture is there when all that the window shows is drawn; the whole page when its script has ended and
-everything below the window is drawn, too. These are measured without a debugger in the browser (`visitor.py`).
-Megabytes are all that the browser received. On the projection page also, by hands that Playwright moves: a new
-colour, a new step, and from the end of a lasso to the gallery. The warm comparison of 50,000 points is opened in turn
-with an app that draws two such pictures with `st.plotly_chart` and does nothing else (`peer_app.py`).
+Cold: the first page opened after the app was started, nothing in the run's cache or the browser's. Warm: the same
+address opened the third time by one browser; what the cold opening asked for is made by then. New browser: as warm,
+the browser's own cache empty. The picture is there when all that the window shows is drawn; the whole page when its
+script has ended and everything below the window is drawn, too. These are measured without a debugger in the browser
+(`visitor.py`). Megabytes are all that the browser received. On the projection page also, by hands that Playwright
+moves: a new colour, a new step, and from the end of a lasso to the gallery. The warm comparison of 50,000 points is
+opened in turn with an app that draws two such pictures with `st.plotly_chart` and does nothing else
+(`peer_app.py`).
 Everything is drawn in software, without a GPU.
 """
 
@@ -126,6 +127,7 @@ def measured(person: Visitor, browser: Browser, root: Path, page: str, *, intera
     """One page on one runs root, cold and warm."""
     for run in root.iterdir():
         shutil.rmtree(run / "cache", ignore_errors=True)
+    person.forget()
     figures: dict[str, float] = {}
     with served(root) as server:
         address = f"{server.url}/{ADDRESSES.get(page, page)}"
@@ -136,8 +138,12 @@ def measured(person: Visitor, browser: Browser, root: Path, page: str, *, intera
         figures["whole page, MB"] = visit.open(address)
         visit.context.close()
         rest(server.process.pid)
-        warm = person.open(address, (PICTURE, COMPLETE), LIMIT)
-        figures |= dict(zip(("warm, s", "whole page warm, s"), warm, strict=True))
+        person.forget()
+        for name in ("new browser", "second", "warm"):
+            opened = person.open(address, (PICTURE, COMPLETE), LIMIT)
+            if name != "second":
+                figures |= dict(zip((f"{name}, s", f"whole page {name}, s"), opened, strict=True))
+            rest(server.process.pid, 1.0)
         if interact:
             visit = Visit(browser)
             visit.open(address)

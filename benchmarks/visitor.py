@@ -26,17 +26,23 @@ POLL = 0.05  # seconds between two questions
 
 
 class Visitor:
-    """A headless browser; every page that it opens finds an empty cache."""
+    """A headless browser, which keeps in its cache what it has loaded until it forgets."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self._numbers = itertools.count(1)
+        self._context = self._ask("Target.createBrowserContext")["browserContextId"]
+
+    def forget(self) -> None:
+        """Empty the cache."""
+        self._ask("Target.disposeBrowserContext", browserContextId=self._context)
+        self._context = self._ask("Target.createBrowserContext")["browserContextId"]
 
     def open(self, address: str, until: tuple[str, ...], limit: float) -> list[float]:
         """Seconds from the address until each of the JavaScript functions `until` has been true, in this order."""
-        context = self._ask("Target.createBrowserContext")["browserContextId"]
+        blank = {"url": "about:blank", "browserContextId": self._context}
+        page = self._ask("Target.createTarget", **blank)["targetId"]
         try:
-            page = self._ask("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
             session = self._ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
             self._ask(
                 "Emulation.setDeviceMetricsOverride", session, deviceScaleFactor=1, mobile=False, **WINDOW
@@ -45,7 +51,7 @@ class Visitor:
             self._ask("Page.navigate", session, url=address)
             return [self._wait(session, condition, began, limit) for condition in until]
         finally:
-            self._ask("Target.disposeBrowserContext", browserContextId=context)
+            self._ask("Target.closeTarget", targetId=page)
 
     def _wait(self, session: str, condition: str, began: float, limit: float) -> float:
         while True:

@@ -780,7 +780,7 @@ function bits(flags) {
 
 function number(value) {
   if (Number.isNaN(value)) return "–";
-  return Number.isInteger(value) ? String(value) : value.toPrecision(3);
+  return (Number.isInteger(value) ? String(value) : value.toPrecision(3)).replace("-", "−");
 }
 
 function escapeHtml(text) {
