@@ -253,7 +253,7 @@ def moco(*words):
     return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
 
 
-def test_the_command(tmp_path, images, weights):
+def test_the_command(tmp_path, command, images, weights):
     words = (
         "embed",
         "--weights",
@@ -272,12 +272,12 @@ def test_the_command(tmp_path, images, weights):
         json.loads((tmp_path / "runs" / "moco-v2-on-pictures" / "run.json").read_text())["source"]["dim"] == 8
     )
     assert line == str(tmp_path / "runs" / "moco-v2-on-pictures")
-    refused = moco(*words, "--arch", "resnet34")
+    refused = command(*words, "--arch", "resnet34")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("error: ")
     assert "they fit --arch resnet18" in refused.stderr
     assert "Traceback" not in refused.stderr
-    unnamed = moco(*words)
+    unnamed = command(*words)
     assert unnamed.returncode == 2
     assert "its weights fit --arch resnet18" in unnamed.stderr
 

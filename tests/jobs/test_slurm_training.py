@@ -17,9 +17,10 @@ from moco_core.config import TrainConfig
 from moco_core.jobs.slurm_desk import SlurmDesk, SlurmJob
 from moco_core.jobs.slurm_training import ENDED, Training
 from moco_core.runs import RunStore, RunWriter
+from tests.conftest import Command
 from tests.jobs import fake_slurm
 from tests.jobs.conftest import status, wait_for
-from tests.training.test_command import QUICK, moco
+from tests.training.test_command import QUICK
 
 PACKAGE_FOLDER = Path(__file__).parents[2]
 SMALL = {"batch_size": 16, "queue_size": 40, "dim": 8, "eval_size": 40, "bank_size": 60, "device": "cpu"}
@@ -122,17 +123,19 @@ def test_a_sweep_is_submitted_as_an_array(root: Path, cluster: Path, tmp_path: P
         (["--launcher", "slurm", "--stop-after", "5"], "stop_after is for runs of this process"),
     ],
 )
-def test_bad_words_end_with_2_and_write_nothing(tmp_path: Path, words: list[str], sentence: str) -> None:
-    done = moco("train", "--runs", tmp_path / "runs", *words)
+def test_bad_words_end_with_2_and_write_nothing(
+    tmp_path: Path, command: Command, words: list[str], sentence: str
+) -> None:
+    done = command("train", "--runs", tmp_path / "runs", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_machine_without_slurm_says_so(tmp_path: Path) -> None:
+def test_a_machine_without_slurm_says_so(tmp_path: Path, command: Command) -> None:
     for verb in ("train", "sweep"):
-        done = moco(verb, "--runs", tmp_path / "runs", "--launcher", "slurm")
+        done = command(verb, "--runs", tmp_path / "runs", "--launcher", "slurm")
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == (
             "error: the run can't go to SLURM: this machine has no sbatch and no srun on its PATH\n"
@@ -140,7 +143,9 @@ def test_a_machine_without_slurm_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_preempted_job_goes_on_and_a_cancelled_one_leaves_a_checkpoint(root: Path) -> None:
+def test_a_preempted_job_goes_on_and_a_cancelled_one_leaves_a_checkpoint(
+    root: Path, command: Command
+) -> None:
     run_id, job = locally(root, steps=100_000)
     wait_for(lambda: status(root, run_id).step > 3, 60)
     (task,) = psutil.Process(int(job.job_id)).children()
@@ -157,7 +162,7 @@ def test_a_preempted_job_goes_on_and_a_cancelled_one_leaves_a_checkpoint(root: P
     assert run.steps[-1].step == run.status.step == run.resume_state().step
     assert run.history()["step"].tolist() == sorted(set(run.history()["step"].tolist()))
     further = run.status.step + 4
-    done = moco("train", "--runs", root, "--resume", run_id, "--stop-after", further)
+    done = command("train", "--runs", root, "--resume", run_id, "--stop-after", further)
     assert done.returncode == 0, done.stderr
     assert status(root, run_id).step == further
 

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -161,41 +159,37 @@ def test_an_embedding_of_three_dimensions_lies_on_the_sphere(root):
     assert "48 imported vectors" in shown(app)
 
 
-def test_the_command_line_lists_it_as_imported(root):
+def test_the_command_line_lists_it_as_imported(root, command):
     write(root)
-
-    def run(*words):
-        done = subprocess.run([sys.executable, "-m", "moco_core", *words], capture_output=True, text=True)
-        return done.returncode, done.stdout, done.stderr
-
-    code, table, _ = run("runs")
-    assert code == 0
-    assert "imported" in table
-    assert "from words.csv" in table
-    assert "0/0" not in table
-    (listed,) = json.loads(run("runs", "--json")[1])
-    assert listed["source"]["file"] == "words.csv"
-    assert listed["config"] == {
+    listed = command("runs")
+    assert listed.returncode == 0
+    assert "imported" in listed.stdout
+    assert "from words.csv" in listed.stdout
+    assert "0/0" not in listed.stdout
+    (entry,) = json.loads(command("runs", "--json").stdout)
+    assert entry["source"]["file"] == "words.csv"
+    assert entry["config"] == {
         "dataset": "imported",
         "method": "imported",
         "encoder": "imported",
         "dim": 6,
         "name": "words",
     }
-    assert run("verify", "words")[:2] == (0, "1 run checked, 0 damaged files\n")
-    code, _, error = run("train", "--resume", "words")
-    assert code == 2
-    assert "is finished" in error
+    verified = command("verify", "words")
+    assert (verified.returncode, verified.stdout) == (0, "1 run checked, 0 damaged files\n")
+    resumed = command("train", "--resume", "words")
+    assert resumed.returncode == 2
+    assert "is finished" in resumed.stderr
     everything = [word for name in ("dataset", "method", "encoder") for word in (f"--{name}", "imported")]
     for words, sentence in (
         (["--method", "imported"], "imported all three or none"),
         (everything, "can't be trained; method must be one of moco, memory-bank, in-batch"),
     ):
-        code, _, error = run("train", *words)
-        assert code == 2
-        assert sentence in error
-        assert "Traceback" not in error
-    assert run("project", "words")[0] == 0
+        refused = command("train", *words)
+        assert refused.returncode == 2
+        assert sentence in refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert command("project", "words").returncode == 0
     assert [one.id for one in RunStore(root)] == ["words"]
 
 

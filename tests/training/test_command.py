@@ -6,13 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from moco_core.cli import _variants, main
+from moco_core.cli import _variants
 from moco_core.config import TrainConfig
 from moco_core.data import sources
 from moco_core.runs import RunError, RunStore, RunWriter, schema
@@ -39,21 +38,6 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 def moco(*words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "moco_core", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=240, env=ENVIRONMENT)
-
-
-@pytest.fixture
-def refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str]]:
-    """What `moco` does, in this process: for words that end before anything is trained. Exit code and stderr."""
-
-    def run(*words: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["moco_core", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, capsys.readouterr().err
-
-    return run
 
 
 def started(root: Path, *words: object) -> subprocess.Popen[str]:
@@ -97,28 +81,26 @@ def test_train_prints_the_run_directory_last(tmp_path):
         (["--resume", "nothing"], "there is no run 'nothing'"),
     ],
 )
-def test_bad_arguments_end_with_2_and_write_nothing(tmp_path, refused, words, sentence):
-    code, said = refused("train", "--runs", tmp_path / "runs", *words)
-    assert code == 2, said
-    assert sentence in " ".join(said.replace("│", " ").split())
+def test_bad_arguments_end_with_2_and_write_nothing(tmp_path, command, words, sentence):
+    done = command("train", "--runs", tmp_path / "runs", *words)
+    assert done.returncode == 2, done.stderr
+    assert sentence in " ".join(done.stderr.replace("│", " ").split())
     assert not (tmp_path / "runs").exists()
 
 
-def test_images_that_are_not_there_fail_before_anything_is_written(tmp_path, refused):
+def test_images_that_are_not_there_fail_before_anything_is_written(tmp_path, command):
     (tmp_path / "loop").symlink_to("loop")
     for folder in ("/nowhere", "~nobody-of-that-name/x", str(tmp_path / "loop")):
-        code, said = refused("train", "--runs", tmp_path / "runs", "--dataset", f"folder:{folder}")
-        assert code == 1
-        assert Path(folder).name in said
+        done = command("train", "--runs", tmp_path / "runs", "--dataset", f"folder:{folder}")
+        assert done.returncode == 1
+        assert Path(folder).name in done.stderr
         assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("verb", ["runs", "verify"])
-def test_a_folder_that_is_not_there_is_said(tmp_path, refused, verb):
-    assert refused(verb, "--runs", tmp_path / "nowhere") == (
-        2,
-        f"error: there is no folder {tmp_path}/nowhere\n",
-    )
+def test_a_folder_that_is_not_there_is_said(tmp_path, command, verb):
+    done = command(verb, "--runs", tmp_path / "nowhere")
+    assert (done.returncode, done.stderr) == (2, f"error: there is no folder {tmp_path}/nowhere\n")
 
 
 def test_names_that_are_no_utf8_are_taken_as_far_as_they_go(tmp_path):
@@ -133,19 +115,19 @@ def test_names_that_are_no_utf8_are_taken_as_far_as_they_go(tmp_path):
     assert run.eval_set.class_names == ("caf?",)
 
 
-def test_a_folder_that_cant_be_made_is_said(tmp_path, refused):
+def test_a_folder_that_cant_be_made_is_said(tmp_path, command):
     (tmp_path / "file").write_text("")
-    code, said = refused("train", "--runs", tmp_path / "file" / "runs", *QUICK, "--steps", 2)
-    assert code == 1
-    assert said.splitlines()[-1].startswith(f"error: {tmp_path}/file")
+    done = command("train", "--runs", tmp_path / "file" / "runs", *QUICK, "--steps", 2)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"error: {tmp_path}/file")
 
 
 @pytest.mark.parametrize("storage", ["memory", "stream"])
-def test_unreadable_files_are_said_and_counted_in_the_run(tmp_path, storage):
+def test_unreadable_files_are_said_and_counted_in_the_run(tmp_path, command, storage):
     write_images(tmp_path / "images", *(f"{name}/{i:02}.png" for name in ("cat", "dog") for i in range(10)))
     (tmp_path / "images" / "cat" / "03.png").write_bytes(b"broken")
     words = ("--dataset", f"folder:{tmp_path}/images", "--storage", storage, "--batch-size", 8)
-    done = moco("train", "--runs", tmp_path / "runs", *QUICK, *words, "--steps", 2, "--snapshots", 2)
+    done = command("train", "--runs", tmp_path / "runs", *QUICK, *words, "--steps", 2, "--snapshots", 2)
     assert done.returncode == 0, done.stderr
     sentence = "Left out, as unreadable: 1 of the folder's files (cat/03.png: not an image)."
     assert f"warning: {sentence}" in done.stderr
@@ -172,14 +154,14 @@ def test_memory_that_the_images_cant_have_is_said_before_a_run_begins(tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_queue_longer_than_the_data_set_is_allowed_with_a_reason(tmp_path):
-    done = moco("train", "--runs", tmp_path, *QUICK, "--queue-size", 5000, "--steps", 2, "--snapshots", 2)
+def test_a_queue_longer_than_the_data_set_is_allowed_with_a_reason(tmp_path, command):
+    done = command("train", "--runs", tmp_path, *QUICK, "--queue-size", 5000, "--steps", 2, "--snapshots", 2)
     assert done.returncode == 0
     assert "older keys of its own image among its negatives" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_leaves_a_checkpoint_that_resumes(tmp_path, number, code):
+def test_a_signal_leaves_a_checkpoint_that_resumes(tmp_path, command, number, code):
     process = started(tmp_path, "--steps", 100_000)
     wait_for_step(tmp_path, 3)
     process.send_signal(number)
@@ -190,29 +172,29 @@ def test_a_signal_leaves_a_checkpoint_that_resumes(tmp_path, number, code):
     assert run.status.state == "stopped"
     assert run.steps[-1].step == run.status.step == run.resume_state().step
     words = ("--resume", run.id, "--stop-after", run.status.step + 5, "--no-project")
-    done = moco("train", "--runs", tmp_path, *words)
+    done = command("train", "--runs", tmp_path, *words)
     assert done.returncode == 0, done.stderr
     assert RunStore(tmp_path)[run.id].status.step == run.status.step + 5
 
 
-def test_stop_after_and_resume_go_on_to_the_end(tmp_path):
-    done = moco("train", "--runs", tmp_path, *QUICK, "--steps", 8, "--snapshots", 2, "--stop-after", 3)
+def test_stop_after_and_resume_go_on_to_the_end(tmp_path, command):
+    done = command("train", "--runs", tmp_path, *QUICK, "--steps", 8, "--snapshots", 2, "--stop-after", 3)
     run_id = Path(done.stdout.splitlines()[-1]).name
     assert RunStore(tmp_path)[run_id].status.state == "stopped"
-    changed = moco("train", "--runs", tmp_path, "--resume", run_id, "--lr", 0.5)
+    changed = command("train", "--runs", tmp_path, "--resume", run_id, "--lr", 0.5)
     assert changed.returncode == 2
     assert "a resumed run keeps its own settings: lr is 0.06 and can't become 0.5" in changed.stderr
-    assert moco("train", "--runs", tmp_path, "--resume", run_id, "--no-project").returncode == 0
+    assert command("train", "--runs", tmp_path, "--resume", run_id, "--no-project").returncode == 0
     run = RunStore(tmp_path)[run_id]
     assert (run.status.state, run.history()["step"].tolist()) == ("finished", list(range(1, 9)))
-    again = moco("train", "--runs", tmp_path, "--resume", run_id)
+    again = command("train", "--runs", tmp_path, "--resume", run_id)
     assert again.returncode == 2
     assert "there is nothing to resume" in again.stderr
 
 
-def test_sweep_tags_its_runs_and_prints_them(tmp_path):
+def test_sweep_tags_its_runs_and_prints_them(tmp_path, command):
     words = ("--over", "momentum", "--values", "0", "0.99", "--steps", 4, "--snapshots", 2)
-    done = moco("sweep", "--runs", tmp_path, *QUICK, *words)
+    done = command("sweep", "--runs", tmp_path, *QUICK, *words)
     assert done.returncode == 0, done.stderr
     runs = list(RunStore(tmp_path))
     assert sorted(run.config.momentum for run in runs) == [0.0, 0.99]
@@ -241,31 +223,31 @@ def test_variants_of_a_sweep_say_their_value_and_seeds_count_up():
         (["--seeds", "0"], "seeds must be at least 1"),
     ],
 )
-def test_a_sweep_is_checked_whole_before_it_starts(tmp_path, refused, words, sentence):
-    code, said = refused("sweep", "--runs", tmp_path / "runs", *words)
-    assert code == 2
-    assert sentence in said
+def test_a_sweep_is_checked_whole_before_it_starts(tmp_path, command, words, sentence):
+    done = command("sweep", "--runs", tmp_path / "runs", *words)
+    assert done.returncode == 2
+    assert sentence in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
-def test_runs_and_verify(tmp_path):
+def test_runs_and_verify(tmp_path, command):
     path = write_run(tmp_path, "sound")
     damaged = write_run(tmp_path, "damaged")
-    listed = json.loads(moco("runs", "--runs", tmp_path, "--json").stdout)
+    listed = json.loads(command("runs", "--runs", tmp_path, "--json").stdout)
     assert {entry["id"] for entry in listed} == {"sound", "damaged"}
-    sound = moco("verify", "--runs", tmp_path)
+    sound = command("verify", "--runs", tmp_path)
     assert (sound.returncode, sound.stdout) == (0, "2 runs checked, 0 damaged files\n")
     file = damaged / "step-00000020" / schema.QUEUE_FILE
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
-    found = moco("verify", "--runs", tmp_path)
+    found = command("verify", "--runs", tmp_path)
     assert found.returncode == 1
     assert "damaged/step-00000020/queue.safetensors: checksum differs" in found.stdout
     assert found.stdout.endswith("2 runs checked, 1 damaged file\n")
-    alone = moco("verify", path.name, "--runs", tmp_path)
+    alone = command("verify", path.name, "--runs", tmp_path)
     assert (alone.returncode, alone.stdout) == (0, "1 run checked, 0 damaged files\n")
-    assert "sound" in moco("runs", "--runs", tmp_path).stdout
+    assert "sound" in command("runs", "--runs", tmp_path).stdout
 
 
 @pytest.mark.parametrize("words", [("train", "--help"), ("runs", "--json")])
@@ -278,9 +260,9 @@ def test_a_reader_that_has_seen_enough_hears_no_complaint(tmp_path, words):
     assert process.returncode == 141
 
 
-def test_a_failure_is_written_into_the_run(tmp_path):
+def test_a_failure_is_written_into_the_run(tmp_path, command):
     writer = RunWriter(write_run(tmp_path, "gone", state="queued", dataset="folder:/nowhere"))
-    done = moco("train", "--runs", tmp_path, "--resume", writer.run_id)
+    done = command("train", "--runs", tmp_path, "--resume", writer.run_id)
     assert done.returncode == 1
     status = RunStore(tmp_path)[writer.run_id].status
     assert status.state == "failed"

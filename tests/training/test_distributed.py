@@ -1,6 +1,5 @@
 """Two processes over gloo train as one does, and neither outlives the other."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -29,7 +28,7 @@ from moco_core.training.snapshots import Snapshots
 from moco_core.training.views import Views
 from tests.training.ranks import RUNS, without_batch_norm
 from tests.training.small import SMALL, assert_identical
-from tests.training.test_command import ENVIRONMENT, QUICK, moco, wait_for_step
+from tests.training.test_command import ENVIRONMENT, QUICK, wait_for_step
 
 ROOT = Path(__file__).parents[2]
 
@@ -300,7 +299,7 @@ def ranks_of(launcher: subprocess.Popen[str]) -> dict[int, psutil.Process]:
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_rank_ends_both_and_the_run_resumes_in_one_process(tmp_path, victim):
+def test_a_killed_rank_ends_both_and_the_run_resumes_in_one_process(tmp_path, command, victim):
     launcher = torchrun(tmp_path, *QUICK, "--steps", 100_000, "--checkpoint-minutes", 0.01)
     wait_for_step(tmp_path, 1)
     deadline = time.monotonic() + 60
@@ -317,7 +316,9 @@ def test_a_killed_rank_ends_both_and_the_run_resumes_in_one_process(tmp_path, vi
     assert list(damage(run)) == []
     step = run.resume_state().step
     assert step > 0
-    resumed = moco("train", "--runs", tmp_path, "--resume", run.id, "--stop-after", step + 2, "--no-project")
+    resumed = command(
+        "train", "--runs", tmp_path, "--resume", run.id, "--stop-after", step + 2, "--no-project"
+    )
     assert resumed.returncode == 0, resumed.stderr
     after = RunStore(tmp_path)[run.id]
     assert (after.status.state, after.status.step) == ("stopped", step + 2)
@@ -384,17 +385,17 @@ def test_nobody_waits_forever_for_a_rank_that_hangs(tmp_path):
     assert (run.status.state, f"error: {run.status.error}") == ("failed", line)
 
 
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path, command):
     words = (*QUICK, "--steps", 12, "--snapshots", 3, "--stop-after", 7, "--name")
     train_words = ("-m", "moco_core", "train", "--runs", tmp_path)
     said = [rank.communicate(timeout=120) for rank in two_ranks(*train_words, *words, "two")]
     assert [out for out, _ in said] == [f"{tmp_path / 'two'}\n", ""], said
-    assert moco("train", "--runs", tmp_path, *words, "one").returncode == 0
+    assert command("train", "--runs", tmp_path, *words, "one").returncode == 0
     runs = RunStore(tmp_path)
     assert [runs[name].status.step for name in ("one", "two")] == [7, 7]
     written = {name: runs[name].resume_state().arrays("state.safetensors") for name in ("one", "two")}
     assert written["one"].keys() == written["two"].keys()
-    assert moco("train", "--runs", tmp_path, "--resume", "two", "--no-project").returncode == 0
+    assert command("train", "--runs", tmp_path, "--resume", "two", "--no-project").returncode == 0
     for rank in two_ranks(*train_words, "--resume", "one", "--no-project"):
         assert rank.communicate(timeout=120)
         assert rank.returncode == 0
@@ -429,15 +430,9 @@ def test_an_error_on_both_ranks_is_one_line(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_sweep_says_that_it_needs_one_process(tmp_path):
-    several = {"RANK": "0", "WORLD_SIZE": "2"}
-    done = subprocess.run(
-        [sys.executable, "-m", "moco_core", "sweep", "--runs", str(tmp_path / "runs")],
-        env=os.environ | several,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=ROOT,
-    )
+def test_a_sweep_says_that_it_needs_one_process(tmp_path, command, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    done = command("sweep", "--runs", tmp_path / "runs")
     assert done.returncode == 2
     assert "a sweep runs in one process" in done.stderr

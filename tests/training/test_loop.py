@@ -19,6 +19,20 @@ def test_the_same_seed_gives_the_same_bits(tmp_path, method, batch_norm):
     assert_identical(train_small(tmp_path, **settings), train_small(tmp_path, **settings))
 
 
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """Settings → a run that was trained in one go, the same one whenever the settings are."""
+    runs = {}
+
+    def trained(settings):
+        key = repr(settings)
+        if key not in runs:
+            runs[key] = train_small(tmp_path_factory.mktemp("unbroken"), **settings)
+        return runs[key]
+
+    return trained
+
+
 def test_another_seed_gives_other_weights(tmp_path):
     one, other = train_small(tmp_path), train_small(tmp_path, seed=1)
     weights = [run.steps[-1].arrays(schema.WEIGHTS_FILE) for run in (one, other)]
@@ -37,8 +51,8 @@ def test_another_seed_gives_other_weights(tmp_path):
     ],
 )
 @pytest.mark.parametrize("stop_after", [1, 7])
-def test_stopping_and_resuming_changes_nothing(tmp_path, settings, stop_after):
-    whole = train_small(tmp_path, **settings)
+def test_stopping_and_resuming_changes_nothing(tmp_path, unbroken, settings, stop_after):
+    whole = unbroken(settings)
     stopped = train_small(tmp_path, **settings, stop_after=stop_after)
     assert stopped.status.state == "stopped"
     assert stopped.status.step == stop_after

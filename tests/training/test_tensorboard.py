@@ -16,7 +16,7 @@ from moco_core.runs import Run, RunStore, schema
 from moco_core.runs.verify import damage
 from moco_core.training.command import train_new, train_resumed
 from tests.training.small import SMALL, assert_identical
-from tests.training.test_command import moco, started
+from tests.training.test_command import started
 
 
 def events(run: Run) -> dict[str, list[tuple[int, float]]]:
@@ -77,7 +77,7 @@ def test_a_resumed_run_goes_on_in_the_copy(stopped, tmp_path):
     assert len(list((run.path / schema.TENSORBOARD_DIR).iterdir())) == 2
 
 
-def test_a_killed_run_leaves_a_copy_that_goes_on_where_it_does(tmp_path):
+def test_a_killed_run_leaves_a_copy_that_goes_on_where_it_does(tmp_path, command):
     words = ("--steps", 100_000, "--log-every", 1, "--checkpoint-minutes", 0.005, "--tensorboard")
     process = started(tmp_path, *words)
     deadline = time.monotonic() + 60
@@ -89,7 +89,7 @@ def test_a_killed_run_leaves_a_copy_that_goes_on_where_it_does(tmp_path):
     run = only_run(tmp_path)
     saved = run.resume_state().step
     assert max(step for step, _ in events(run)["loss"]) > saved > 0
-    done = moco("train", "--runs", tmp_path, "--resume", run.id, "--stop-after", saved + 3, "--no-project")
+    done = command("train", "--runs", tmp_path, "--resume", run.id, "--stop-after", saved + 3, "--no-project")
     assert done.returncode == 0, done.stderr
     run = only_run(tmp_path)
     assert [step for step, _ in events(run)["loss"]] == list(range(1, saved + 4))
