@@ -105,7 +105,6 @@ def race(person: Visitor, rows: int, rounds: int, program: str | None, end: floa
             if program is not None:
                 sides.append(partial(theirs, person, file, folder, rows, program, end))
             for side in sides if number % 2 == 0 else reversed(sides):
-                person.forget()
                 for what, seconds in side().items():
                     taken.setdefault(what, []).append(seconds)
     return taken
@@ -129,6 +128,7 @@ def ours(person: Visitor, file: Path, folder: Path) -> dict[str, float]:
     with served(folder / "runs") as server:
         seen["app serves"] = time.perf_counter() - began
         address = f"{server.url}/projection?run={run}"
+        person.forget()
         first, umap = person.open(address, (PICTURE, UMAP_DRAWN), LIMIT)
         seen["principal components drawn"] = seen["app serves"] + first
         seen["UMAP drawn"] = seen["app serves"] + umap
@@ -155,6 +155,7 @@ def theirs(
         seen = {"embedding-atlas, page served": time.perf_counter() - began}
         shown = f"e => !e.children.length && e.textContent.trim() === '{rows:,} points'"
         condition = f"() => [...document.querySelectorAll('*')].some({shown})"
+        person.forget()
         (points,) = person.open(server.url, (condition,), LIMIT)
         seen["embedding-atlas, points in its view"] = seen["embedding-atlas, page served"] + points
     finally:
