@@ -62,7 +62,7 @@ def live() -> None:
     by_method = sweep_views.methods(groups)
     if scales and not by_momentum and not by_negatives and len(by_method) == 1:
         nothing(
-            "All of these have the same momentum: to see what momentum does, choose runs that differ in it, or start a "
+            "There is only one momentum here: to see what momentum does, choose runs that differ in it, or start a "
             "**Momentum sweep** under **Train** in the sidebar."
         )
     if by_momentum:

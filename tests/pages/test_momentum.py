@@ -71,7 +71,7 @@ def test_three_methods_are_compared(root):
     app = open_page("momentum")
     text = shown(app)
     assert "Three ways to get negatives" in text
-    assert "the same momentum" not in text
+    assert "only one momentum" not in text
     assert len(charts(app)) == 3
 
 
@@ -80,7 +80,7 @@ def test_runs_of_one_momentum_lead_to_a_sweep(root):
         write_stale_run(root, f"seed {seed}", seed=seed, sweep="s")
     app = open_page("momentum")
     text = shown(app)
-    assert "All of these have the same momentum" in text
+    assert "There is only one momentum here" in text
     assert "Along momentum" not in text
     assert len(charts(app)) == 2
 

@@ -47,9 +47,8 @@ def progress_chart(
         ("mean negative", negative_cosine, NEGATIVE),
     ):
         figure.add_scatter(x=step, y=values, name=name, line={"color": colour, "width": 2}, row=2, col=1)
-    lowest = float(
-        np.nanmin((-0.2, *positive_cosine, *negative_cosine))
-    )  # negatives may lie opposite for a while
+    # Negatives may lie opposite for a while.
+    lowest = float(np.nanmin([-0.2, *positive_cosine, *negative_cosine]))
     framed(figure, x="", y="", height=300)
     figure.update_layout(showlegend=False, margin={"l": 4, "r": 4, "t": 8, "b": 4}, hovermode="x")
     figure.update_yaxes(title_text="loss, nats", row=1, col=1)
