@@ -1,10 +1,11 @@
-"""MoCo Lens: the frame around every page. Start it with `streamlit run app.py`."""
+"""MoCo Lens: the server and the frame around every page. Start it with `streamlit run app.py`."""
 
 from pathlib import Path
 
 import streamlit as st
+from streamlit.runtime.pages_manager import PagesManager
 
-from moco_core.dashboard.plotly_js import load_plotly
+from moco_core.dashboard.plotly_js import load_plotly, plotly_route
 from moco_core.dashboard.selection import run_picker
 from moco_core.dashboard.training_panel import training_panel
 
@@ -21,19 +22,31 @@ PAGES = (
     ("import", "Import", ":material/upload_file:"),
 )
 
-st.set_page_config("MoCo Lens", str(DASHBOARD / "icon.svg"), layout="wide")
-page = st.navigation(
-    [
-        st.Page(f"pages/{name}.py", title=title, icon=icon, url_path=name, default=name == "runs")
-        for name, title, icon in PAGES
-    ]
-)
-with st.container(gap=None):  # only the last of these takes room
-    st.html(DASHBOARD / "page.css")
-    load_plotly()
-    body = st.container()
-with st.sidebar:
-    run_picker()
-    training_panel()
-with body:
-    page.run()
+
+def view() -> None:
+    """What is run at each look at a page."""
+    st.set_page_config("MoCo Lens", str(DASHBOARD / "icon.svg"), layout="wide")
+    page = st.navigation(
+        [
+            st.Page(f"pages/{name}.py", title=title, icon=icon, url_path=name, default=name == "runs")
+            for name, title, icon in PAGES
+        ]
+    )
+    with st.container(gap=None):  # only the last of these takes room
+        st.html(DASHBOARD / "page.css")
+        load_plotly()
+        body = st.container()
+    with st.sidebar:
+        run_picker()
+        training_panel()
+    with body:
+        page.run()
+
+
+if __name__ == "__main__":
+    view()
+else:  # imported by `streamlit run`, which serves what it finds here
+    # Until `st.navigation` was called once, Streamlit takes `pages/` for its older way of listing pages: a link to a
+    # page would open it without this file around it.
+    PagesManager.uses_pages_directory = False
+    app = st.App(__file__, routes=[plotly_route()])

@@ -26,32 +26,38 @@ POLL = 0.05  # seconds between two questions
 
 
 class Visitor:
-    """A headless browser, which keeps in its cache what it has loaded until it forgets."""
+    """A headless browser, which keeps what it has loaded and compiled until it forgets.
+
+    Its pages belong to a profile on disk, as a person's do: a private window would keep no compiled scripts.
+    """
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self._numbers = itertools.count(1)
-        self._context = self._ask("Target.createBrowserContext")["browserContextId"]
 
     def forget(self) -> None:
         """Empty the cache."""
-        self._ask("Target.disposeBrowserContext", browserContextId=self._context)
-        self._context = self._ask("Target.createBrowserContext")["browserContextId"]
+        with self._tab() as session:
+            self._ask("Network.clearBrowserCache", session)
 
     def open(self, address: str, until: tuple[str, ...], limit: float) -> list[float]:
         """Seconds from the address until each of the JavaScript functions `until` has been true, in this order."""
-        blank = {"url": "about:blank", "browserContextId": self._context}
-        page = self._ask("Target.createTarget", **blank)["targetId"]
-        try:
-            session = self._ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+        with self._tab() as session:
             self._ask(
                 "Emulation.setDeviceMetricsOverride", session, deviceScaleFactor=1, mobile=False, **WINDOW
             )
             began = time.perf_counter()
             self._ask("Page.navigate", session, url=address)
             return [self._wait(session, condition, began, limit) for condition in until]
+
+    @contextmanager
+    def _tab(self) -> Iterator[str]:
+        """A session with a tab of its own."""
+        tab = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        try:
+            yield self._ask("Target.attachToTarget", targetId=tab, flatten=True)["sessionId"]
         finally:
-            self._ask("Target.closeTarget", targetId=page)
+            self._ask("Target.closeTarget", targetId=tab)
 
     def _wait(self, session: str, condition: str, began: float, limit: float) -> float:
         while True:

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import plotly
 import streamlit as st
-from streamlit.components.v1 import declare_component
+from starlette.requests import Request
+from starlette.responses import FileResponse
+from starlette.routing import Route
+
+_FILE = Path(plotly.__file__).parent / "package_data/plotly.min.js"
+_KEPT = "public, immutable, max-age=31536000"  # its address names the version
 
 
 def load_plotly() -> None:
@@ -17,9 +22,19 @@ def load_plotly() -> None:
     st.html(_LOADER, unsafe_allow_javascript=True)
 
 
-# Components of the first kind have a folder that the server gives out: the browser can fetch from it while other
-# messages come in, compile beside its main thread and keep what it has. This one is never drawn.
-_served = declare_component("js", path=Path(plotly.__file__).parent / "package_data")
+def plotly_route() -> Route:
+    """Where the server gives plotly.js out, for a browser to keep.
+
+    A browser keeps what it has compiled of a script only together with the script. Streamlit's own routes for
+    components have the browser fetch anew, and compile anew, at each opening: a second of it, on a slow machine.
+    """
+    folder = st.get_option("server.baseUrlPath").strip("/")
+    return Route(f"/{folder}/{_FILE.name}" if folder else f"/{_FILE.name}", _send)
+
+
+def _send(request: Request) -> FileResponse:
+    return FileResponse(_FILE, headers={"Cache-Control": _KEPT})
+
 
 # A script of the page's own, as components are mounted only after the parts of Streamlit that they need have come.
 _LOADER = f"""
@@ -29,7 +44,7 @@ _LOADER = f"""
   if (!document.getElementById("moco-plotly")) {{
     const script = document.createElement("script");
     script.id = "moco-plotly";
-    script.src = new URL("component/{_served.name}/plotly.min.js?{plotly.__version__}", document.baseURI);
+    script.src = new URL("{_FILE.name}?{plotly.__version__}", document.baseURI);
     script.onload = () => {{
       for (const redraw of [...shelf.waiting]) setTimeout(redraw); // the browser can answer in between
     }};
