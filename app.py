@@ -5,6 +5,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
 
+from moco_core.dashboard.first_picture import drawn_route, from_the_top
 from moco_core.dashboard.plotly_js import load_plotly, plotly_route
 from moco_core.dashboard.selection import run_picker
 from moco_core.dashboard.training_panel import training_panel
@@ -25,6 +26,7 @@ PAGES = (
 
 def view() -> None:
     """What is run at each look at a page."""
+    from_the_top()
     st.set_page_config("MoCo Lens", str(DASHBOARD / "icon.svg"), layout="wide")
     page = st.navigation(
         [
@@ -49,4 +51,5 @@ else:  # imported by `streamlit run`, which serves what it finds here
     # Until `st.navigation` was called once, Streamlit takes `pages/` for its older way of listing pages: a link to a
     # page would open it without this file around it.
     PagesManager.uses_pages_directory = False
-    app = st.App(__file__, routes=[plotly_route()])
+    folder = f"/{st.get_option('server.baseUrlPath').strip('/')}/".replace("//", "/")
+    app = st.App(__file__, routes=[plotly_route(folder), drawn_route(folder)])

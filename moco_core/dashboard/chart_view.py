@@ -14,6 +14,8 @@ import plotly.graph_objects as go
 import plotly.io as pio
 import streamlit as st
 
+from moco_core.dashboard.first_picture import first_picture
+
 HEIGHT = 450  # pixels of a figure that names none
 COLUMN = 115  # pixels that each of several charts side by side needs; a narrower page scrolls sideways
 
@@ -36,19 +38,21 @@ def draw_chart(
     `summary` is read to those who can't see the chart, `file` names the picture that the mode bar downloads. Only
     a `clickable` chart marks what is clicked and runs the page again.
     """
-    click = _view(
-        key=key,
-        data={
-            "figure": _written(figure)[1],
-            "height": figure.layout.height or HEIGHT,
-            "width": COLUMN * len({axis.domain for axis in figure.select_xaxes()}),
-            "summary": summary,
-            "file": file,
-            "clickable": clickable,
-            "mode_bar": mode_bar,
-        },
-        on_clicked_change=_nothing,
-    ).clicked
+    with first_picture(key) as drawn_at:
+        click = _view(
+            key=key,
+            data={
+                "figure": _written(figure)[1],
+                "height": figure.layout.height or HEIGHT,
+                "width": COLUMN * len({axis.domain for axis in figure.select_xaxes()}),
+                "summary": summary,
+                "file": file,
+                "clickable": clickable,
+                "mode_bar": mode_bar,
+                "drawn_at": drawn_at,
+            },
+            on_clicked_change=_nothing,
+        ).clicked
     return click if _is_drawn(figure, click) else None
 
 

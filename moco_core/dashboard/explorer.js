@@ -3,6 +3,7 @@
 // or theme; everything it remembers hangs on its element.
 
 const SVG_LIMIT = 5000; // points up to which plots are drawn as SVG, and the most without WebGL
+const SHAPE_LIMIT = 12000; // points up to which classes have shapes
 const PATIENCE = 10000; // milliseconds to wait for plotly.js
 const TWEEN = 700; // milliseconds of one step of an animation
 const TWEEN_LIMIT = 20000; // points beyond which steps are not interpolated
@@ -14,7 +15,9 @@ const MARK = "#e5383b"; // rings around what was searched for or clicked
 export default function ({ data, parentElement, setStateValue }) {
   const app = (parentElement.explorer ??= new Explorer(parentElement));
   app.send = setStateValue;
-  app.show(data);
+  const { drawn_at: drawnAt, ...spec } = data;
+  app.drawnAt = drawnAt;
+  app.show(spec);
   return () => app.close();
 }
 
@@ -61,7 +64,10 @@ class Explorer {
     clearTimeout(this.timer);
     this.theme = readTheme(this.root);
     const stamp = JSON.stringify([spec, this.theme]);
-    if (stamp === this.stamp) return; // the page ran again, the picture is the same
+    if (stamp === this.stamp) {
+      this.tell(); // the page ran again, the picture is the same
+      return;
+    }
     this.stamp = stamp;
     this.message("");
     this.root.style.setProperty("--height", `${spec.height}px`);
@@ -72,9 +78,20 @@ class Explorer {
       this.root.dataset.colour = findPack(spec.panes[0].colour)?.meta.title ?? "";
       this.root.dataset.points = spec.panes.map((pane) => pane.points).join(" ");
       this.root.dataset.frame = spec.frame;
+      this.tell();
     });
     this.drawLegend();
     this.drawControls();
+  }
+
+  // The page may wait for its first picture before it sends what lies below. Once the browser has time: that it has
+  // drawn the picture, and its controls, too.
+  tell() {
+    const { drawnAt } = this;
+    this.drawnAt = "";
+    if (!drawnAt) return;
+    const post = () => fetch(new URL(drawnAt, document.baseURI), { method: "POST" }).catch(() => {});
+    (globalThis.requestIdleCallback ?? setTimeout)(post);
   }
 
   // What the browser says of a sample. It comes last, as no picture needs it; null until then.
@@ -221,7 +238,7 @@ class Explorer {
       const rows = members.get(code);
       const known = code < colour.meta.names.length;
       const button = element("button", "", this.legend);
-      const symbol = this.panes[0].segments.length > 1 ? "circle" : (colour.meta.symbols?.[code] ?? "circle");
+      const symbol = (this.panes[0].shaped() && colour.meta.symbols?.[code]) || "circle";
       button.append(swatch(symbol, known ? colour.meta.colours[code] : colour.meta.unknown));
       element("span", "", button, known ? colour.meta.names[code] : "unlabelled");
       element("span", "count", button, new Set(rows).size.toLocaleString("en"));
@@ -425,10 +442,15 @@ class Pane {
     return kind === 2 ? 0.8 * size : size;
   }
 
+  // Whether classes have shapes. WebGL draws all points once for each shape, and small ones look alike.
+  shaped() {
+    return this.segments.length === 1 && this.count < SHAPE_LIMIT;
+  }
+
   symbols(kind, segment) {
     if (this.segments.length > 1) return KIND_SYMBOLS[kind];
     const { symbols } = this.colour.meta;
-    if (!symbols || symbols.every((symbol) => symbol === symbols[0])) return "circle";
+    if (!this.shaped() || !symbols || symbols.every((symbol) => symbol === symbols[0])) return "circle";
     return Array.from(this.column(this.colour.arrays.values, segment), (code) => symbols[code] ?? "circle");
   }
 

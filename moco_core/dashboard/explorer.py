@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from moco_core.dashboard.first_picture import first_picture
 from moco_core.dashboard.packs import Pack, pack
 from moco_core.dashboard.points import Pane, Points
 from moco_core.dashboard.sprite import NO_SPRITE, sprite
@@ -82,13 +83,14 @@ def explorer(
             if on_frame is not None and left is not None:
                 on_frame(left)
 
-        _view(
-            key=key,
-            data=spec,
-            on_selected_change=_nothing,
-            on_picked_change=_nothing,
-            on_frame_change=keep_frame,
-        )
+        with first_picture(key) as drawn_at:
+            _view(
+                key=key,
+                data=spec | {"drawn_at": drawn_at},
+                on_selected_change=_nothing,
+                on_picked_change=_nothing,
+                on_frame_change=keep_frame,
+            )
         _columns(key=f"{key}_samples", data=samples.data)  # the largest message, which no picture waits for
     return picked(key, images_id, len(images))
 

@@ -22,14 +22,13 @@ def load_plotly() -> None:
     st.html(_LOADER, unsafe_allow_javascript=True)
 
 
-def plotly_route() -> Route:
-    """Where the server gives plotly.js out, for a browser to keep.
+def plotly_route(folder: str) -> Route:
+    """Where the server gives plotly.js out, for browsers to keep; `folder` is the app's, ending in /.
 
-    A browser keeps what it has compiled of a script only together with the script. Streamlit's own routes for
-    components have the browser fetch anew, and compile anew, at each opening: a second of it, on a slow machine.
+    A browser keeps what it has compiled of a script only together with the script. What Streamlit's own
+    routes for components give out is fetched anew, and compiled anew, at each opening.
     """
-    folder = st.get_option("server.baseUrlPath").strip("/")
-    return Route(f"/{folder}/{_FILE.name}" if folder else f"/{_FILE.name}", _send)
+    return Route(folder + _FILE.name, _send)
 
 
 def _send(request: Request) -> FileResponse:

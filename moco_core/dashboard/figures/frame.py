@@ -20,14 +20,19 @@ built_once = st.cache_resource(
 
 
 def framed(figure: go.Figure, *, x: str, y: str, height: int = 360) -> go.Figure:
-    """`figure` with its axis titles, height in pixels and the common layout."""
+    """`figure` with its axis titles, height in pixels and the common layout.
+
+    Its margins are those that most figures need: plotly.js makes room where they don't suffice, but draws all axes
+    twice for that.
+    """
+    title = lines_html(x, LONGEST_TITLE)
     figure.update_layout(
         height=height,
-        margin={"l": 10, "r": 10, "t": 40, "b": 10},
+        margin={"l": 68, "r": 16, "t": 40, "b": 54 + 17 * title.count("<br>")},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.08, "x": 0},
         hovermode="closest",
     )
-    figure.update_xaxes(title_text=lines_html(x, LONGEST_TITLE), automargin=True)
+    figure.update_xaxes(title_text=title, automargin=True)
     figure.update_yaxes(title_text=y, automargin=True)
     return figure
 
