@@ -38,7 +38,7 @@ class Explorer {
     this.root.addEventListener("pointermove", (event) => (this.pointer = event), true);
     this.root.addEventListener("pointerleave", () => this.leave());
     this.observer = new ResizeObserver(() => {
-      for (const pane of this.panes) if (pane.drawn && pane.plot.offsetWidth) Plotly.Plots.resize(pane.plot);
+      for (const pane of this.panes) pane.fit();
     });
     this.observer.observe(this.root);
   }
@@ -407,12 +407,23 @@ class Pane {
         selected: { marker: { opacity: 1 } },
       }),
     }));
+    this.size = this.measured();
     await Plotly.react(this.plot, [...traces, ...this.marks()], this.layout(theme), this.config());
     if (this.app.stopped) return;
     if (!this.drawn) this.listen();
     this.drawn = true;
     const { xaxis, yaxis } = this.plot._fullLayout;
     if (dim === 2 && !this.left().ranges) this.home = [xaxis.range.slice(), yaxis.range.slice()];
+  }
+
+  measured() {
+    return `${this.plot.offsetWidth} ${this.plot.offsetHeight}`;
+  }
+
+  fit() {
+    if (!this.drawn || !this.plot.offsetWidth || this.measured() === this.size) return;
+    this.size = this.measured();
+    Plotly.Plots.resize(this.plot);
   }
 
   // One colour a point. The queue fades with age, and in 3-D so does what is not selected: there by mixing
