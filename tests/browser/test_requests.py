@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import plotly
 import pytest
 
 from tests.browser.conftest import REPOSITORY
-from tests.browser.server import Server
+from tests.browser.server import APP, Server, Serving, free_port
 from tests.synthetic import write_run
 
 PAGES = sorted(path.stem for path in (REPOSITORY / "pages").glob("*.py"))
@@ -43,5 +45,44 @@ def test_a_link_may_be_the_first_that_a_server_is_asked_for(page, tmp_path, name
         page.locator("[data-testid=stMain] h1").first.wait_for()
         page.get_by_test_id("stSidebar").get_by_role("link", name="Projection").wait_for()
         assert f"/{name}" in page.url
+    finally:
+        server.stop()
+
+
+def test_a_browser_may_keep_plotly(page, address):
+    with page.expect_response("**/plotly.min.js?*") as answer:
+        page.goto(f"{address}/geometry")
+    assert answer.value.status == 200
+    assert "immutable" in answer.value.headers["cache-control"]
+    installed = Path(plotly.__file__).parent / "package_data/plotly.min.js"
+    assert answer.value.body().endswith(installed.read_bytes())
+
+
+def test_the_first_picture_of_a_page_is_told_of_once(page, address):
+    told: list[str] = []
+    page.on("request", lambda request: told.append(request.url) if "/drawn/" in request.url else None)
+    page.goto(f"{address}/compare?a_step=0")
+    page.get_by_role("heading", name="Which one is better?").wait_for()
+    page.locator("[data-test-script-state=notRunning]").wait_for()
+    page.wait_for_timeout(1500)
+    assert len(told) == 1
+
+
+def test_an_app_below_a_folder_of_its_host(page, tmp_path):
+    write_run(tmp_path / "runs")
+    port = free_port()
+    command = [sys.executable, "-m", "streamlit", "run", str(APP), "--server.port", str(port)]
+    server = Serving(
+        [*command, "--server.baseUrlPath", "lens"],
+        f"http://127.0.0.1:{port}/lens",
+        "/_stcore/health",
+        tmp_path / "log.txt",
+        {"MOCO_RUNS": str(tmp_path / "runs")},
+    )
+    try:
+        with page.expect_response("**/drawn/*") as told:
+            page.goto(f"{server.url}/geometry")
+        assert told.value.status == 204
+        page.locator(".moco-chart[data-drawn]").first.wait_for()
     finally:
         server.stop()
