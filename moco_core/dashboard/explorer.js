@@ -407,7 +407,7 @@ class Pane {
         selected: { marker: { opacity: 1 } },
       }),
     }));
-    this.size = this.measured();
+    this.space = this.measured();
     await Plotly.react(this.plot, [...traces, ...this.marks()], this.layout(theme), this.config());
     if (this.app.stopped) return;
     if (!this.drawn) this.listen();
@@ -421,8 +421,8 @@ class Pane {
   }
 
   fit() {
-    if (!this.drawn || !this.plot.offsetWidth || this.measured() === this.size) return;
-    this.size = this.measured();
+    if (!this.drawn || !this.plot.offsetWidth || this.measured() === this.space) return;
+    this.space = this.measured();
     Plotly.Plots.resize(this.plot);
   }
 
