@@ -58,16 +58,6 @@ def test_a_browser_may_keep_plotly(page, address):
     assert answer.value.body().endswith(installed.read_bytes())
 
 
-def test_the_first_picture_of_a_page_is_told_of_once(page, address):
-    told: list[str] = []
-    page.on("request", lambda request: told.append(request.url) if "/drawn/" in request.url else None)
-    page.goto(f"{address}/compare?a_step=0")
-    page.get_by_role("heading", name="Which one is better?").wait_for()
-    page.locator("[data-test-script-state=notRunning]").wait_for()
-    page.wait_for_timeout(1500)
-    assert len(told) == 1
-
-
 def test_an_app_below_a_folder_of_its_host(page, tmp_path):
     write_run(tmp_path / "runs")
     port = free_port()
@@ -80,7 +70,7 @@ def test_an_app_below_a_folder_of_its_host(page, tmp_path):
         {"MOCO_RUNS": str(tmp_path / "runs")},
     )
     try:
-        with page.expect_response("**/drawn/*") as told:
+        with page.expect_response("**/drawn/*") as told:  # the first picture is there
             page.goto(f"{server.url}/geometry")
         assert told.value.status == 204
         page.locator(".moco-chart[data-drawn]").first.wait_for()
