@@ -2,12 +2,8 @@
 // place: zoom and the entries hidden in the legend stay. This function runs again at each change of data or theme;
 // everything it remembers hangs on its element.
 
-const PATIENCE = 10000; // milliseconds to wait for plotly.js
 const NEAR = "50% 0px"; // half a window above and below
 const PAUSE = 100; // milliseconds before each chart that is out of sight
-
-const shelf = (globalThis.mocoShelf ??= { packs: new Map(), waiting: new Set() });
-shelf.unseen ??= new Set(); // charts still to be drawn, out of sight
 
 export default function ({ data, parentElement, setStateValue }) {
   const chart = (parentElement.chart ??= new Chart(parentElement));
@@ -20,14 +16,14 @@ export default function ({ data, parentElement, setStateValue }) {
 
 class Chart {
   constructor(parent) {
-    this.root = document.createElement("div");
-    this.root.className = "moco-chart";
+    this.root = element("div", "moco-chart", parent);
     this.root.setAttribute("role", "figure");
-    this.plot = document.createElement("div");
-    this.plot.className = "plot";
-    this.root.append(this.plot);
-    parent.append(this.root);
-    this.started = performance.now();
+    this.note = element("p", "note", this.root);
+    this.note.hidden = true;
+    this.plot = element("div", "plot", this.root);
+    this.timer = ifMissing(() =>
+      this.message("The chart can't be drawn: plotly.js did not load. Reload the page to try again."),
+    );
     this.redraw = () => this.draw();
     this.sight = new IntersectionObserver(
       (entries) => {
@@ -72,7 +68,6 @@ class Chart {
     if (!this.stale || !this.plot.offsetWidth) return;
     if (!globalThis.Plotly) {
       shelf.waiting.add(this.redraw);
-      this.watch();
       return;
     }
     shelf.waiting.delete(this.redraw);
@@ -99,14 +94,9 @@ class Chart {
     this.drawn = true;
   }
 
-  // The page may wait for its first picture before it sends what lies below. Once the browser has time: that it has
-  // drawn the picture, and its controls, too.
   tell() {
-    const { drawnAt } = this;
+    tell(this.drawnAt);
     this.drawnAt = "";
-    if (!drawnAt) return;
-    const post = () => fetch(new URL(drawnAt, document.baseURI), { method: "POST" }).catch(() => {});
-    (globalThis.requestIdleCallback ?? setTimeout)(post);
   }
 
   config(file, bar) {
@@ -142,22 +132,7 @@ class Chart {
     Plotly.Plots.resize(this.plot);
   }
 
-  // Says so in words when plotly.js does not come.
-  watch() {
-    clearTimeout(this.timer);
-    const left = this.started + PATIENCE - performance.now();
-    if (globalThis.Plotly) return;
-    if (left > 0) this.timer = setTimeout(() => this.watch(), left);
-    else this.message("The chart can't be drawn: plotly.js did not load. Reload the page to try again.");
-  }
-
   message(text) {
-    if (!this.note && !text) return;
-    if (!this.note) {
-      this.note = document.createElement("p");
-      this.note.className = "note";
-      this.root.prepend(this.note);
-    }
     this.note.textContent = text;
     this.note.hidden = !text;
   }
@@ -193,16 +168,6 @@ function whenIdle(chart) {
 
 function soon(task) {
   setTimeout(() => (globalThis.requestIdleCallback ? requestIdleCallback(task) : task()), PAUSE);
-}
-
-function readTheme(node) {
-  const style = getComputedStyle(node);
-  const read = (name, otherwise) => style.getPropertyValue(`--st-${name}`).trim() || otherwise;
-  return {
-    text: read("text-color", "#333333"),
-    background: read("background-color", "#ffffff"),
-    font: read("font", "sans-serif"),
-  };
 }
 
 // What a figure leaves open: fonts and colours of the app, on no ground of its own.

@@ -82,7 +82,7 @@ def _nothing() -> None:
 
 _view = st.components.v2.component(
     "moco_lens_chart",
-    js=(_HERE / "chart_view.js").read_text(encoding="utf-8"),
+    js="".join((_HERE / f"{name}.js").read_text("utf-8") for name in ("drawing", "chart_view")),
     css=(_HERE / "chart_view.css").read_text(encoding="utf-8"),
     isolate_styles=False,
 )

@@ -169,10 +169,11 @@ def _nothing() -> None:
     """Registers a state of the component; the page reads it as it runs again."""
 
 
+_SCRIPTS = ("drawing", "explorer_pane", "explorer_graph", "explorer")
 _columns = st.components.v2.component("moco_lens_columns", js=(_HERE / "columns.js").read_text())
 _view = st.components.v2.component(
     "moco_lens_explorer",
-    js=(_HERE / "explorer.js").read_text(),
+    js="".join((_HERE / f"{name}.js").read_text("utf-8") for name in _SCRIPTS),
     css=(_HERE / "explorer.css").read_text(),
     isolate_styles=False,
 )
