@@ -35,8 +35,7 @@ def view() -> None:
         ]
     )
     with st.container(gap=None):  # only the last of these takes room
-        st.html(DASHBOARD / "page.css")
-        load_plotly()
+        load_plotly((DASHBOARD / "page.css").read_text("utf-8"))
         body = st.container()
     with st.sidebar:
         run_picker()

@@ -17,12 +17,12 @@ _HINT = (
 _KEPT = "public, immutable, max-age=31536000"  # its address names the version
 
 
-def load_plotly() -> None:
+def load_plotly(style: str) -> None:
     """Have the browser fetch plotly.js (4.8 MB) while the page is still being put together.
 
     Our components find it as `globalThis.Plotly`; whoever waits in the shelf is called once it is there.
     """
-    st.html(_LOADER, unsafe_allow_javascript=True)
+    st.html(f"<style>{style}</style>{_LOADER}", unsafe_allow_javascript=True)
 
 
 def plotly_route(folder: str) -> Route:
