@@ -30,7 +30,8 @@ class Graph {
     for (const pane of panes) pane.point(-1);
     const traces = panes.flatMap((pane) => pane.traces());
     this.space = this.measured();
-    await oneSample(() => Plotly.react(this.plot, traces, this.layout(), this.config()));
+    const react = () => Plotly.react(this.plot, traces, this.layout(), this.config());
+    await (this.solid ? react() : oneSample(react));
     if (this.app.stopped) return;
     if (!this.drawn) this.listen();
     this.drawn = true;
@@ -116,7 +117,7 @@ class Graph {
       if (row >= 0) app.pick(row);
     });
     plot.on("plotly_selected", (event) => {
-      if (!event?.points) return; // our own clearing of outlines
+      if (!event?.lassoPoints && !event?.range) return; // our own clearing of outlines
       const rows = event.points.map((hit) => this.meant(hit).row).filter((row) => row >= 0);
       app.select(new Set(rows), Boolean(app.pointer?.shiftKey));
     });

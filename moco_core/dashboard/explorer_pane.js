@@ -2,6 +2,7 @@
 
 const SVG_LIMIT = 5000; // points up to which panes are drawn as SVG, and the most without WebGL
 const SHAPE_LIMIT = 12000; // points up to which classes have shapes
+const ROUNDS = 3; // times that each colour of a WebGL picture is drawn, so that none lies above all others
 const DIM = 0.12; // opacity of what is not selected
 const KINDS = ["query", "key", "queue key"];
 const KIND_SYMBOLS = ["circle", "diamond-open", "x"];
@@ -33,10 +34,16 @@ class Pane {
     this.heading.textContent = spec.title;
     this.heading.hidden = !spec.title;
     const frame = Math.min(this.app.spec.frame, points.meta.frames.length - 1);
-    if (before?.id === points.id) return this.app.playing || frame === this.shownFrame ? null : this.turn(frame);
+    if (before?.id === points.id) {
+      this.groups = this.grouped();
+      return this.app.playing || frame === this.shownFrame ? null : this.turn(frame);
+    }
     this.points = points;
     this.segments = segments(points.arrays.kinds);
-    this.thin();
+    this.flat = !this.solid && (this.count <= SVG_LIMIT || !hasWebGL());
+    this.step = this.flat ? Math.ceil(this.count / SVG_LIMIT) : 1;
+    this.sentence.textContent = this.lack();
+    this.groups = this.grouped();
     const target = this.turn(frame);
     if (before && before.meta.dim === points.meta.dim && sameSamples(before, points)) return target;
     this.positions = target;
@@ -59,31 +66,36 @@ class Pane {
   }
 
   get curves() {
-    return this.segments.length + 2; // two of marks
+    return this.groups.length + 2; // two of marks
   }
 
-  // Which points are drawn: all, or where the browser has no WebGL a few thousand, evenly chosen.
-  thin() {
-    this.flat = !this.solid && (this.count <= SVG_LIMIT || !hasWebGL());
-    const step = this.flat ? Math.ceil(this.count / SVG_LIMIT) : 1;
-    this.shown = this.segments.map(({ start, end }) => {
-      if (step === 1) return null;
-      const rows = [];
-      for (let i = start; i < end; i += step) rows.push(i);
-      return rows;
+  // What this browser can't show, in a sentence.
+  lack() {
+    if (this.step > 1) {
+      return `This browser has no WebGL: one in ${this.step} of ${this.count.toLocaleString("en")} points is drawn.`;
+    }
+    return this.solid && !hasWebGL() ? "This browser has no WebGL, which a 3-D picture needs; 2-D works without." : "";
+  }
+
+  // The points of each trace, in the order in which they are drawn: all, or where the browser has no WebGL a few
+  // thousand, evenly chosen. With WebGL a trace of one colour is drawn in half the time of one with a colour a point.
+  grouped() {
+    const { values } = this.colour.arrays;
+    const coloured = this.colour.meta.names && !this.flat && !this.solid && !this.points.arrays.fade && !this.shaped();
+    const table = colourTable(this.colour.meta);
+    return this.segments.flatMap(({ kind, start, end }) => {
+      if (!coloured) {
+        return [{ kind, rows: Array.from({ length: Math.ceil((end - start) / this.step) }, (_, i) => start + i * this.step) }];
+      }
+      const groups = Array.from({ length: ROUNDS }, () => new Map());
+      for (let i = start; i < end; i++) {
+        const round = groups[Math.floor((ROUNDS * (i - start)) / (end - start))];
+        const colour = table(values[i]);
+        if (!round.has(colour)) round.set(colour, []);
+        round.get(colour).push(i);
+      }
+      return groups.flatMap((round) => [...round].map(([colour, rows]) => ({ kind, rows, colour })));
     });
-    this.sentence.textContent =
-      step > 1
-        ? `This browser has no WebGL: one in ${step} of ${this.count.toLocaleString("en")} points is drawn.`
-        : this.solid && !hasWebGL()
-          ? "This browser has no WebGL, which a 3-D picture needs; 2-D works without."
-          : "";
-  }
-
-  column(values, segment) {
-    const { start, end } = this.segments[segment];
-    const rows = this.shown[segment];
-    return rows ? rows.map((i) => values[i]) : values.subarray ? values.subarray(start, end) : values.slice(start, end);
   }
 
   axis(axis) {
@@ -93,30 +105,30 @@ class Pane {
   traces() {
     const { selected } = this.app;
     const type = this.solid ? "scatter3d" : this.flat ? "scatter" : "scattergl";
-    const paint = this.paint(this.solid ? selected : null, type === "scattergl" ? channels : withAlpha);
+    const paint = this.groups[0].colour ? null : this.paint(this.solid ? selected : null, type === "scattergl" ? channels : withAlpha);
     const marks = this.marks();
     return this.places(marks).map((place, i) => ({
       ...place,
       ...this.named(),
       showlegend: false,
-      ...(i < this.segments.length
+      ...(i < this.groups.length
         ? {
             type,
             mode: "markers",
             hoverinfo: "none",
             marker: {
-              color: this.column(paint, i),
-              size: this.size(this.segments[i].kind),
-              symbol: this.symbols(this.segments[i].kind, i),
+              color: this.groups[i].colour ?? this.groups[i].rows.map((row) => paint[row]),
+              size: this.size(this.groups[i].kind),
+              symbol: this.symbols(this.groups[i]),
               ...(!this.solid && { line: { width: 0 } }),
             },
             ...(!this.solid && {
-              selectedpoints: selected ? this.chosen(i) : null,
+              selectedpoints: selected ? this.chosen(this.groups[i]) : null,
               unselected: { marker: { opacity: DIM } },
               selected: { marker: { opacity: 1 } },
             }),
           }
-        : { type: this.solid ? "scatter3d" : "scatter", hoverinfo: "skip", ...marks[i - this.segments.length].style }),
+        : { type: this.solid ? "scatter3d" : "scatter", hoverinfo: "skip", ...marks[i - this.groups.length].style }),
     }));
   }
 
@@ -125,7 +137,7 @@ class Pane {
     const names = ["x", "y", "z"].slice(0, this.points.meta.dim);
     const of = (take) => Object.fromEntries(names.map((name, axis) => [name, take(this.axis(axis))]));
     return [
-      ...this.segments.map((_, i) => of((values) => this.column(values, i))),
+      ...this.groups.map(({ rows }) => of((values) => Float32Array.from(rows, (row) => values[row]))),
       ...marks.map(({ points }) => of((values) => points.map((point) => (point < 0 ? null : values[point])))),
     ];
   }
@@ -167,18 +179,17 @@ class Pane {
     return this.segments.length === 1 && this.count < SHAPE_LIMIT;
   }
 
-  symbols(kind, segment) {
+  symbols({ kind, rows }) {
     if (this.segments.length > 1) return KIND_SYMBOLS[kind];
     const { symbols } = this.colour.meta;
     if (!this.shaped() || !symbols || symbols.every((symbol) => symbol === symbols[0])) return "circle";
-    return Array.from(this.column(this.colour.arrays.values, segment), (code) => symbols[code] ?? "circle");
+    return rows.map((row) => symbols[this.colour.arrays.values[row]] ?? "circle");
   }
 
-  chosen(segment) {
-    const samples = this.column(this.points.arrays.samples, segment);
-    const rows = [];
-    for (let i = 0; i < samples.length; i++) if (samples[i] >= 0 && this.app.selected[samples[i]]) rows.push(i);
-    return rows;
+  chosen({ rows }) {
+    const { samples } = this.points.arrays;
+    const { selected } = this.app;
+    return rows.flatMap((row, i) => (samples[row] >= 0 && selected[samples[row]] ? [i] : []));
   }
 
   // Lines to neighbours and rings around marked samples: points (−1 ends a line) and how they look.
@@ -226,8 +237,7 @@ class Pane {
 
   // Index among all points of one that plotly.js names by its trace in this pane and its place there; −1 for marks.
   pointOf(curve, place) {
-    const segment = this.segments[curve];
-    return segment ? (this.shown[curve]?.[place] ?? segment.start + place) : -1;
+    return this.groups[curve]?.rows[place] ?? -1;
   }
 
   axes() {

@@ -35,7 +35,7 @@ def compared(page, app, root):
     page.goto(f"{app(root)}/compare?run=left&a=left&b=right&method=PCA")
     page.locator("[data-colour='class']").wait_for()
     page.locator("[data-test-script-state=notRunning]").wait_for()
-    page.locator(".moco-explorer .plot").nth(1).wait_for()
+    page.locator(".moco-explorer .frame").nth(1).wait_for()
     page.locator(".moco-explorer").evaluate("explorer => explorer.scrollIntoView({ block: 'center' })")
     return page
 
@@ -45,10 +45,11 @@ def on_screen(page, pane):
     return np.array(
         page.evaluate(
             """pane => {
-              const plot = document.querySelectorAll('.moco-explorer .plot')[pane];
-              const { xaxis, yaxis } = plot._fullLayout;
+              const plot = document.querySelector('.moco-explorer .plot');
+              const n = pane ? pane + 1 : '';
+              const { [`xaxis${n}`]: xaxis, [`yaxis${n}`]: yaxis } = plot._fullLayout;
               const box = plot.getBoundingClientRect();
-              const { x, y } = plot._fullData[0];
+              const { x, y } = plot._fullData.find(trace => trace.xaxis === `x${n}`);
               return Array.from(x, (value, i) => [
                 box.left + xaxis._offset + xaxis.l2p(value), box.top + yaxis._offset + yaxis.l2p(y[i])]);
             }""",
@@ -60,8 +61,8 @@ def on_screen(page, pane):
 def chosen(page, pane):
     return page.evaluate(
         """pane => {
-          const plot = document.querySelectorAll('.moco-explorer .plot')[pane];
-          const rows = plot._fullData[0].selectedpoints;
+          const plot = document.querySelector('.moco-explorer .plot');
+          const rows = plot._fullData.find(trace => trace.xaxis === (pane ? 'x2' : 'x')).selectedpoints;
           return rows ? [...rows].sort((a, b) => a - b) : null;
         }""",
         pane,
@@ -95,21 +96,14 @@ def test_pointing_on_the_right_rings_the_same_sample_on_the_left(compared):
     page.mouse.move(*flat[row] - 3)
     page.mouse.move(*flat[row])
     page.locator(".moco-explorer .tip").wait_for()
-    ringed = page.wait_for_function(
-        """() => {
-          const plot = document.querySelectorAll('.moco-explorer .plot')[0];
-          const ring = plot._fullData.slice(1).find(trace => trace.x?.length === 1 && trace.x[0] !== null);
-          return ring && [ring.x[0], ring.y[0]];
-        }"""
-    ).json_value()
-    own = page.evaluate(
-        """row => {
-          const { x, y } = document.querySelectorAll('.moco-explorer .plot')[0]._fullData[0];
-          return [x[row], y[row]];
-        }""",
-        row,
-    )
-    np.testing.assert_allclose(ringed, own)
+    rings = page.locator(".moco-explorer .ring")
+    rings.nth(0).wait_for()
+    box = rings.nth(0).bounding_box()
+    middle = [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]
+    np.testing.assert_allclose(middle, on_screen(page, 0)[row], atol=1)
+    assert not rings.nth(1).is_visible()  # the pointer is there
+    page.mouse.move(5, 5)
+    rings.nth(0).wait_for(state="hidden")
 
 
 def test_a_link_opens_the_same_view(page, app, root):

@@ -68,7 +68,7 @@ def test_a_choice_is_seen_whole(opened):
 def test_pictures_stand_level_and_one_below_the_other_on_a_phone(opened):
     for width, columns in ((1440, 2), (390, 1)):
         page = opened("/compare", width)
-        plots = page.locator(".moco-explorer .plot")
+        plots = page.locator(".moco-explorer .frame")
         assert_soon(plots.count, 2)
         boxes = plots.evaluate_all(BOXES)
         assert len({round(left) for left, _, _ in boxes}) == columns

@@ -224,7 +224,7 @@ def test_a_click_shows_the_neighbours_in_the_full_space(page, address, run):
         ],
         pytest.approx(cosines.tolist(), abs=6e-4),
     )
-    links = "document.querySelector('.moco-explorer .plot').data.at(-3).x.length"
+    links = "document.querySelector('.moco-explorer .plot').data.at(-2).x.length"
     assert_soon(lambda: page.evaluate(links), 3 * neighbours)
 
 
