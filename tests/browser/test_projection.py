@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from moco_core.dashboard.palette import CLASS_COLOURS
 from moco_core.projections import ProjectionSettings, stored_projection
 from moco_core.runs import Run
 from tests.browser.waiting import assert_soon
@@ -35,7 +36,7 @@ def root(tmp_path_factory):
     run = Run(write_run(root, "marked <i>up</i>", class_names=("<b>bold</b>", "cat & dog", "cow", "emu")))
     for step in run.steps:
         stored_projection(run, step, PCA)
-    big = Run(write_run(root, "big", samples=6000, classes=3, steps=(0, 20)))
+    big = Run(write_run(root, "big", samples=15_000, classes=3, steps=(0, 20)))
     stored_projection(big, big.steps[-1], PCA)
     return root
 
@@ -248,15 +249,45 @@ def test_a_new_colour_moves_only_colours(page, address, root):
     page.get_by_role("combobox", name=re.compile("Colour")).click()
     page.get_by_role("option", name="local density").click()
     page.locator("[data-colour='local density']").wait_for()
-    assert sum(received) < 100_000  # 6,000 points: 4 bytes each, and the page's words
+    assert sum(received) < 130_000  # 15,000 points: 4 bytes each, and the page's words
+
+
+def test_a_lasso_among_many_points_takes_those_it_holds_in_any_colour(page, address, root):
+    big = next(Run(path) for path in root.iterdir() if path.name == "big")
+    open_page(page, address, big)
+    labels = big.eval_set.labels
+    for colour in ("local density", "class"):
+        page.get_by_role("combobox", name=re.compile("Colour")).click()
+        page.get_by_role("option", name=colour, exact=True).click()
+        page.locator(f"[data-colour='{colour}']").wait_for()
+    drawn = page.evaluate(
+        """() => document.querySelector('.moco-explorer .plot').data
+            .filter(trace => trace.type === 'scattergl').map(trace => [trace.marker.color, trace.x.length])"""
+    )
+    thirds = [labels[start : start + 5000] for start in (0, 5000, 10_000)]  # each colour in three rounds
+    expected = [(CLASS_COLOURS[c], int((third == c).sum())) for third in thirds for c in (0, 1, 2)]
+    assert sorted(map(tuple, drawn)) == sorted(expected)
+    flat = to_screen(page, stored_projection(big, big.steps[-1], PCA).coordinates[0])
+    (left, top), (_, bottom) = flat.min(0) - 8, flat.max(0) + 8
+    middle = np.sort(flat[:, 0])[4999:5001].mean()
+    corners = [(left, top), (middle, top), (middle, bottom), (left, bottom)]
+    lasso(page, corners)
+    rows = np.flatnonzero(inside(flat, corners))
+    assert len(rows) > 4000
+    expect(page.get_by_role("heading", name=f"Selected: {len(rows):,}")).to_be_visible(timeout=30_000)
+    cards = page.locator(".gallery > div > figure:first-child")
+    assert_soon(
+        lambda: [int(title.rpartition("#")[2]) for title in cards.evaluate_all("f => f.map(x => x.title)")],
+        big.eval_set.sample_ids[rows[:12]].tolist(),
+    )
 
 
 def test_without_webgl_a_sample_is_drawn_and_said(page, address, root):
     page.add_init_script(NO_WEBGL)
     big = next(Run(path) for path in root.iterdir() if path.name == "big")
     open_page(page, address, big)
-    expect(page.get_by_text("one in 2 of 6,000 points is drawn")).to_be_visible()
-    assert page.evaluate("document.querySelector('.moco-explorer .plot').data[0].x.length") == 3000
+    expect(page.get_by_text("one in 3 of 15,000 points is drawn")).to_be_visible()
+    assert page.evaluate("document.querySelector('.moco-explorer .plot').data[0].x.length") == 5000
     page.get_by_text("3-D", exact=True).click()
     expect(page.get_by_text("which a 3-D picture needs")).to_be_visible()
 
