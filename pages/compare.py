@@ -41,9 +41,14 @@ def pick(letter: str, default: str | None) -> Side | None:
     param = letter.lower()
     if pick_run(letter, param, default=default) is None:
         return None
-    run = current_run(param)
-    checkpoint = step_slider(run, label=f"Step of {letter}", param=f"{param}_step") if run else None
-    return Side(run, checkpoint) if run and checkpoint else None
+    if (run := current_run(param)) is None:
+        return None
+    alone = "b" not in st.query_params and data.counterpart(run, store()) == run.id
+    first = (
+        letter == "A" and alone
+    )  # a run with nothing to compare it with but itself: what has training changed?
+    checkpoint = step_slider(run, label=f"Step of {letter}", param=f"{param}_step", first=first)
+    return Side(run, checkpoint) if checkpoint else None
 
 
 def compare(a: Side, b: Side) -> None:
@@ -193,7 +198,7 @@ with left:
     a = pick("A", st.query_params.get("run"))
 if len(store()):
     with right:
-        b = pick("B", data.counterpart(a, store()) if a else None)
+        b = pick("B", data.counterpart(a.run, store()) if a else None)
     if a and b and a.key == b.key:
         nothing(
             f"A and B are the same checkpoint, {plain(a.name)}: choose another run or step for one of them."

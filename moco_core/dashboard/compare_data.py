@@ -122,13 +122,13 @@ class Votes:
     class_b: geometry.PerClass
 
 
-def counterpart(a: Side, runs: Iterable[Run]) -> str:
+def counterpart(a: Run, runs: Iterable[Run]) -> str:
     """The run to compare with unless another is chosen: one with the same images, of the same sweep if it can be."""
-    images = a.run.info.get("eval_set_sha256")
-    others = [run for run in runs if run.id != a.run.id and run.problem is None and run.steps]
+    images = a.info.get("eval_set_sha256")
+    others = [run for run in runs if run.id != a.id and run.problem is None and run.steps]
     alike = [run for run in others if run.info.get("eval_set_sha256") == images]
-    sweep = [run for run in alike if a.run.sweep and run.sweep == a.run.sweep]
-    return next(iter(sweep or alike), a.run).id
+    sweep = [run for run in alike if a.sweep and run.sweep == a.sweep]
+    return next(iter(sweep or alike), a).id
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={Side: lambda side: CONTENT[Run](side.run)})

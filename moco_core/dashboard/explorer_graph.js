@@ -172,7 +172,8 @@ class Graph {
   download() {
     const { panes, spec, theme } = this.app;
     const { meta } = panes[0].colour;
-    const empty = this.solid ? { type: "scatter3d", x: [null], y: [null], z: [null] } : { type: "scatter", x: [null], y: [null] };
+    const nowhere = { x: [null], y: [null] };
+    const empty = this.solid ? { type: "scatter3d", ...nowhere, z: [null] } : { type: "scatter", ...nowhere };
     const entry = (name, marker) => ({ ...empty, mode: "markers", name: escapeHtml(name), marker, showlegend: true });
     const present = new Set(panes[0].colour.arrays.values);
     const keys = meta.names
@@ -210,8 +211,8 @@ class Graph {
   }
 }
 
-// plotly.js asks for several samples a pixel, which a browser without a GPU takes 0.3 s longer for; edges of points are
-// smooth without, as each is blended by the pixel. There is no setting for it.
+// plotly.js asks for several samples a pixel, and has no setting for it. A browser without a GPU takes 0.3 s longer for
+// them, and round points, whose edges the shader blends, look the same.
 function oneSample(draw) {
   const { getContext } = HTMLCanvasElement.prototype;
   HTMLCanvasElement.prototype.getContext = function (type, attributes) {

@@ -108,11 +108,13 @@ def run_multipicker(
     return [run for run in offered if run.id in chosen]
 
 
-def step_slider(run: Run, *, label: str = "Step", param: str = STEP) -> Checkpoint | None:
+def step_slider(
+    run: Run, *, label: str = "Step", param: str = STEP, first: bool = False
+) -> Checkpoint | None:
     """A slider over the run's snapshots, bound to `param` in the URL; None, with a sentence, if it has none.
 
-    The newest is shown, and followed while the run trains, until another is chosen. The choice stays when
-    another run is picked that has the same step.
+    The newest is shown, and followed while the run trains, or the `first`, until another is chosen. The choice stays
+    when another run is picked that has the same step.
     """
     for folder, reason in run.damaged_steps.items():
         st.warning(f"{plain(folder)} is left out: {plain(reason)}.")
@@ -122,7 +124,7 @@ def step_slider(run: Run, *, label: str = "Step", param: str = STEP) -> Checkpoi
         st.info(f"{plain(run.name)} has no snapshot to show yet. {waiting}")
         return None
     newest = next(reversed(steps))
-    chosen = _wanted(param, steps) or newest
+    chosen = _wanted(param, steps) or (next(iter(steps)) if first else newest)
     if len(steps) == 1 and not run.config.imported:
         st.caption(f"{label} {newest}, the only one so far.")
     elif len(steps) > 1:

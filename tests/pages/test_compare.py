@@ -108,13 +108,20 @@ def test_two_steps_of_one_run(tmp_path, monkeypatch):
     assert (knn["A"], knn["B"], knn["better"]) == (0.4, 0.9, "B")
 
 
-def test_the_same_checkpoint_twice_says_so(tmp_path, monkeypatch):
+def test_a_run_alone_is_compared_with_its_own_beginning(tmp_path, monkeypatch):
     write_run(tmp_path, "only")
     app = opened(tmp_path, monkeypatch)
+    assert headings(app) == HEADINGS
+    assert [app.select_slider(key=f"_{side}_step").value for side in "ab"] == ["0", "20"]
+    app.select_slider(key="_a_step").set_value("20").run()  # the same checkpoint twice
     assert "the same checkpoint" in sentences(app.info)
     assert not headings(app)
-    app.select_slider(key="_a_step").set_value("0").run()
-    assert headings(app) == HEADINGS
+
+
+def test_a_link_to_one_run_twice_keeps_its_steps(tmp_path, monkeypatch):
+    write_run(tmp_path, "only")
+    app = opened(tmp_path, monkeypatch, a="only", b="only")
+    assert "the same checkpoint" in sentences(app.info)
 
 
 def test_the_first_suggestion_is_a_run_of_the_sweep_with_the_same_images(tmp_path, monkeypatch):
