@@ -2,13 +2,12 @@
 
 Cold: the first page opened after the app was started, nothing in the run's cache or the browser's. Warm: the same
 address opened by one browser the third to the seventh time, of which the median is told; what the cold opening asked
-for is made by then. New browser: the first of these, the browser's own cache empty. The picture is there when all that the window shows is drawn; the whole page when its
-script has ended and everything below the window is drawn, too. These are measured without a debugger in the browser
-(`visitor.py`). Megabytes are all that the browser received. On the projection page also, by hands that Playwright
-moves: a new colour, a new step, and from the end of a lasso to the gallery. The warm comparison of 50,000 points is
-opened in turn with an app that draws two such pictures with `st.plotly_chart` and does nothing else
-(`peer_app.py`).
-Everything is drawn in software, without a GPU.
+for is made by then. New browser: the first of these, the browser's own cache empty. The picture is there when all that
+the window shows is drawn; the whole page when its script has ended and everything below the window is drawn, too. These
+are measured without a debugger in the browser (`visitor.py`). Megabytes are all that the browser received. On the
+projection page also, by hands that Playwright moves: a new colour, a new step, and from the end of a lasso to the
+gallery. The warm comparison of 50,000 points is opened in turn with an app that draws two such pictures with
+`st.plotly_chart` and does nothing else (`peer_app.py`). Everything is drawn in software, without a GPU.
 """
 
 from __future__ import annotations
