@@ -269,7 +269,7 @@ def test_a_lasso_among_many_points_takes_those_it_holds_in_any_colour(page, addr
     assert sorted(map(tuple, drawn)) == sorted(expected)
     flat = to_screen(page, stored_projection(big, big.steps[-1], PCA).coordinates[0])
     (left, top), (_, bottom) = flat.min(0) - 8, flat.max(0) + 8
-    middle = np.sort(flat[:, 0])[4999:5001].mean()
+    middle = np.sort(flat[:, 0])[4999:5001].mean()  # in the gap between two classes: no point on the line
     corners = [(left, top), (middle, top), (middle, bottom), (left, bottom)]
     lasso(page, corners)
     rows = np.flatnonzero(inside(flat, corners))
