@@ -3,6 +3,7 @@
 import streamlit as st
 
 from moco_core.dashboard import geometry_data as data
+from moco_core.dashboard import geometry_view as view
 from moco_core.dashboard import loaders
 from moco_core.dashboard.clicks import news
 from moco_core.dashboard.explorer import explorer
@@ -66,12 +67,12 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                 )
                 done = explorer(
                     "circle",
-                    [data.circle_pane(run, checkpoint)],
+                    [view.circle_pane(run, checkpoint)],
                     images,
                     str(run.info.get("eval_set_sha256")),
                     height=520,
                 )
-                downloads("circle_points", lambda: data.coordinates_table(run, checkpoint))
+                downloads("circle_points", lambda: view.coordinates_table(run, checkpoint))
             with right:
                 circle = data.circle(run, checkpoint)
                 chart(
@@ -90,7 +91,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                 "turn it, hover for the samples."
             )
             draw_run(run, checkpoint, key="sphere")
-            downloads("sphere_points", lambda: data.coordinates_table(run, checkpoint))
+            downloads("sphere_points", lambda: view.coordinates_table(run, checkpoint))
 
     with section("Spectrum"):
         spectra = data.spectra(run, checkpoint)
@@ -99,7 +100,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             "Natural log of the singular values of the covariance, largest first. A flat line means that all "
             "directions are used alike, a cliff that those beyond it are dead. The dotted lines are the effective "
             "ranks (RankMe, of the vectors as they are, mean included).",
-            lambda: data.spectrum_table(spectra),
+            lambda: view.spectrum_table(spectra),
             key="spectrum",
         )
 
@@ -128,16 +129,16 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
     with section("Hubs"):
         with st.spinner("Finding all nearest neighbours …", show_time=True):
             hubs = data.hubness(run, checkpoint, k, layer)
-        st.markdown(data.hubness_reading(hubs))
+        st.markdown(view.hubness_reading(hubs))
         chart(
             hubness_chart(hubs.occurrence, hubs.k),
             f"How many samples have how many others that count them among their {hubs.k} nearest. The mean is always "
             f"{hubs.k}; a long tail to the right means hubs.",
-            lambda: data.hubness_table(hubs, images),
+            lambda: view.hubness_table(hubs, images),
             key="hubness",
         )
         st.caption("The samples that are neighbours of the most others.")
-        gallery(data.hub_cards(hubs, images))
+        gallery(view.hub_cards(hubs, images))
 
     with section("Which classes are confused?"):
         if not images.labelled:
@@ -146,7 +147,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             matrix = data.confusion(run, checkpoint, k, layer)
             click = chart(
                 confusion_chart(matrix.counts, matrix.totals, matrix.names),
-                data.confusion_reading(matrix, loaders.layer_name(run, layer)),
+                view.confusion_reading(matrix, loaders.layer_name(run, layer)),
                 matrix.table,
                 key="confusion",
                 clickable=True,
@@ -171,8 +172,8 @@ def pick_cell(
     if not len(found):
         nothing("No sample of that class has that vote.")
         return
-    st.caption(data.cell_reading(len(found)))
-    rows(data.cell_cards(run, checkpoint, k, layer, found))
+    st.caption(view.cell_reading(len(found)))
+    rows(view.cell_cards(run, checkpoint, k, layer, found))
 
 
 st.title("Geometry of the embedding space")
@@ -182,7 +183,7 @@ if run is not None:
     with section("Alignment and uniformity over training"):
         runs = in_order(run_multipicker("Runs in the plane", default=sweep_of(run)))
         paths = [data.path(one, name) for one, name in zip(runs, labels(runs).values(), strict=True)]
-        if missing := data.no_plane(runs, paths):
+        if missing := view.no_plane(runs, paths):
             nothing(missing)
         elif runs:
             chart(
@@ -190,8 +191,8 @@ if run is not None:
                 "Each line is a run, from its first snapshot to its newest (the large marker). Down and to the left is "
                 "better. A run whose line ends far to the right has collapsed. A dashed line is the uniformity of "
                 "points spread evenly over the sphere: no large set can be further left."
-                + data.left_out(paths),
-                lambda: data.path_table(paths),
+                + view.left_out(paths),
+                lambda: view.path_table(paths),
                 key="plane",
             )
     checkpoint = step_slider(run)

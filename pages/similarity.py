@@ -4,6 +4,7 @@ import streamlit as st
 
 from moco_core.dashboard import loaders
 from moco_core.dashboard import similarity_data as data
+from moco_core.dashboard import similarity_view as view
 from moco_core.dashboard.clicks import news
 from moco_core.dashboard.figures.cosine_histograms import (
     SCALES,
@@ -44,7 +45,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
     if "tau" not in st.query_params:
         st.session_state.setdefault("tau", data.own_temperature(run))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        sources = {source: data.SOURCES[source] for source in data.sources(checkpoint)}
+        sources = {source: view.SOURCES[source] for source in data.sources(checkpoint)}
         source = one_of("Negatives from", sources, "negatives")
         scale = one_of("Height", SCALES, "height")
         temperature = data.own_temperature(run)
@@ -57,27 +58,27 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                 key="tau",
                 bind="query-params",
                 width=300,
-                help=data.temperature_help(run),
+                help=view.temperature_help(run),
             )
-    if missing := data.why_no_queue(checkpoint):
+    if missing := view.why_no_queue(checkpoint):
         st.caption(missing)
 
     with section("Positive and negative cosines"):
         found = data.cosines(run, checkpoint, source)
         weights = data.weights(run, checkpoint, source, temperature)
         drawn = data.bars(weights, temperature)
-        st.markdown(data.reading(found, weights, temperature))
+        st.markdown(view.reading(found, weights, temperature))
         click = chart(
             cosine_histograms(data.edges(), found.histograms(), drawn, scale),
             ("Above: how often" if drawn else "How often")
             + " a cosine occurs among each kind of pair. "
             + "Below: the share of the softmax that each bar carries. " * bool(drawn)
-            + f"{data.sampling(found)} Click a bar to see its pairs.",
-            lambda: data.bar_table([found], drawn),
+            + f"{view.sampling(found)} Click a bar to see its pairs.",
+            lambda: view.bar_table([found], drawn),
             key="cosines",
             clickable=True,
         )
-        st.dataframe(data.quantile_table(found), hide_index=True, key="quantiles")
+        st.dataframe(view.quantile_table(found), hide_index=True, key="quantiles")
         pick_bar(run, checkpoint, source, found, click)
 
     with section("Other runs" if run.config.imported else "Other runs at this step"):
@@ -89,12 +90,12 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             layout = one_of("Runs", LAYOUTS, "runs_as", label_visibility="collapsed")
             builder = histogram_grid if layout == "grid" else histogram_overlay
             chart(
-                builder(data.edges(), data.panels(shown), scale),
-                data.others_reading(run, found),
-                lambda: data.bar_table(shown),
+                builder(data.edges(), view.panels(shown), scale),
+                view.others_reading(run, found),
+                lambda: view.bar_table(shown),
                 key="other_runs",
             )
-            st.dataframe(data.overlap_table(shown), hide_index=True, key="overlaps")
+            st.dataframe(view.overlap_table(shown), hide_index=True, key="overlaps")
 
 
 def pick_bar(
@@ -114,24 +115,24 @@ def pick_bar(
         return
     bar = data.bar_at(start)
     if kind == data.POSITIVES:
-        cards, count = data.positive_cards(run, checkpoint, bar)
+        cards, count = view.positive_cards(run, checkpoint, bar)
         if not cards:
             nothing("No positive pair has this cosine.")
             return
-        st.caption(data.positives_reading(found, count))
+        st.caption(view.positives_reading(found, count))
         gallery(cards)
         return
-    pairs = data.pair_cards(run, checkpoint, kind, bar)
+    pairs = view.pair_cards(run, checkpoint, kind, bar)
     if pairs:
-        st.caption(data.pairs_reading(kind, source, len(pairs)))
+        st.caption(view.pairs_reading(kind, source, len(pairs)))
         for number, column in enumerate(st.columns(3)):
             with column:
                 rows(pairs[number::3])
     else:
         nothing("No two evaluation samples of this kind have this cosine.")
     if source == data.QUEUE:
-        slots = data.slot_table(run, checkpoint, kind, bar)
-        st.caption(data.slots_reading(len(slots)))
+        slots = view.slot_table(run, checkpoint, kind, bar)
+        st.caption(view.slots_reading(len(slots)))
         if len(slots):
             st.dataframe(slots, hide_index=True, key="slots")
 

@@ -15,7 +15,8 @@ from moco_core.dashboard import loaders
 from moco_core.dashboard.compare_data import SIDES, Common, Neighbourhoods, Side, Votes, neighbourhoods, votes
 from moco_core.dashboard.figures.metric_differences import MetricPair
 from moco_core.dashboard.gallery import Card, card, neighbour
-from moco_core.dashboard.geometry_data import class_names, sample_columns
+from moco_core.dashboard.geometry_data import class_names
+from moco_core.dashboard.geometry_view import sample_columns
 from moco_core.dashboard.palette import NEUTRAL, series_colour
 from moco_core.dashboard.points import Colour, Pane, Points
 from moco_core.dashboard.projection_view import axis_titles, frame_of

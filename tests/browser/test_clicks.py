@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from moco_core.analysis.neighbors import knn_predict
-from moco_core.dashboard import similarity_data
+from moco_core.dashboard import similarity_data, similarity_view
 from moco_core.runs import Run
 from tests.browser.waiting import assert_soon
 from tests.synthetic import write_run
@@ -100,6 +100,6 @@ def test_a_bar_of_the_histogram(page, app, root):
     shown = page.locator(".gallery").last.locator("figure")
     assert_soon(
         lambda: [int(title.rpartition("#")[2]) for title in shown.evaluate_all("f => f.map(x => x.title)")],
-        expected[: similarity_data.PAIRS].tolist(),
+        expected[: similarity_view.PAIRS].tolist(),
     )
     assert "pairs=positives" in page.url

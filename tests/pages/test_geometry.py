@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from moco_core.analysis.neighbors import knn_predict
-from moco_core.dashboard import geometry_data
+from moco_core.dashboard import geometry_data, geometry_view
 from moco_core.runs import RunStore, schema
 from tests.charts import charts
 from tests.pages.opening import headings, open_page, sentences
@@ -71,9 +71,9 @@ def test_a_cell_opens_the_images_whose_neighbours_voted_so(tmp_path, monkeypatch
     app.selectbox(key="vote").set_value("class 2").run()
     assert not app.exception
     gallery = app.get("html")[-1].proto.body
-    for row in expected[: geometry_data.CELL]:
+    for row in expected[: geometry_view.CELL]:
         assert f"class 1 #{images.sample_ids[row]}" in gallery
-    assert f"{len(expected)} samples" in sentences(app.caption) or len(expected) > geometry_data.CELL
+    assert f"{len(expected)} samples" in sentences(app.caption) or len(expected) > geometry_view.CELL
 
 
 def test_an_empty_cell_says_so(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from moco_core.analysis import similarity
 from moco_core.dashboard import similarity_data as data
+from moco_core.dashboard import similarity_view as view
 from moco_core.runs import RunStore, RunWriter, schema
 from tests.pages.opening import headings, open_page, sentences
 from tests.synthetic import write_run
@@ -94,7 +95,7 @@ def test_a_bar_opens_the_pairs_behind_it_hardest_first(tmp_path, monkeypatch, so
     for row in hardest:
         assert f"#{images.sample_ids[row]}<" in shown
     assert f"cosine {cosines[hardest]:.3f}" in shown
-    assert shown.count("→") == min(inside.sum(), data.PAIRS)
+    assert shown.count("→") == min(inside.sum(), view.PAIRS)
     slots = [f for f in app.dataframe if "age (steps)" in f.value.columns]
     if source == "the queue":
         assert "of which runs keep no pixels" in sentences(app.caption)
@@ -215,7 +216,7 @@ def test_unusual_shapes(tmp_path, monkeypatch, shape):
 
 def test_names_are_shown_as_text(tmp_path, monkeypatch):
     write_run(tmp_path, "<b>run</b>", classes=2, class_names=("<b>x</b>", "y"))
-    app = opened(tmp_path, monkeypatch, pairs=data.NEGATIVES, bar="0.0", negatives=data.SOURCES[data.IMAGES])
+    app = opened(tmp_path, monkeypatch, pairs=data.NEGATIVES, bar="0.0", negatives=view.SOURCES[data.IMAGES])
     shown = "".join(element.proto.body for element in app.get("html"))
     assert "<b>" not in shown
     assert "&lt;b&gt;x&lt;/b&gt;" in shown or not shown
@@ -231,7 +232,7 @@ def test_very_many_pairs_are_sampled_and_said_to_be(tmp_path, monkeypatch):
     found = data.cosines(run, run.steps[-1], data.QUEUE)
     assert found.queries == 10
     assert found.negative.counts.sum() == 320
-    assert "fixed random sample of 10 of 60 samples" in data.sampling(found)
+    assert "fixed random sample of 10 of 60 samples" in view.sampling(found)
     weight = data.weights(run, run.steps[-1], data.QUEUE, 0.2)
     assert weight.positive.sum() + weight.negative.sum() == pytest.approx(1)
     assert data.cosines(run, run.steps[-1], data.IMAGES).negative.counts.sum() == 17 * 16
