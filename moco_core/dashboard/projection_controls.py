@@ -56,9 +56,9 @@ def projection_controls(run: Run, checkpoint: Checkpoint) -> Wanted:
             "Find",
             key="find",
             bind="query-params",
-            placeholder="class, name or #sample id",
+            placeholder="class, name or #id",
             help="What is found is ringed in red. Separate several by commas.",
-            width=190,
+            width=160,
         )
         with st.popover("More", icon=":material/tune:"):
             finer = _finer(run, checkpoint, method)
