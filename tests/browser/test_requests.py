@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -45,6 +46,23 @@ def test_a_link_may_be_the_first_that_a_server_is_asked_for(page, tmp_path, name
         page.locator("[data-testid=stMain] h1").first.wait_for()
         page.get_by_test_id("stSidebar").get_by_role("link", name="Projection").wait_for()
         assert f"/{name}" in page.url
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_no_temporary_file_outlives_the_app(page, tmp_path, name):
+    write_run(tmp_path / "runs")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    server = Server(tmp_path / "runs", tmp_path / "log.txt", {"TMPDIR": str(temporary)})
+    try:
+        page.goto(f"{server.url}/projection")
+        page.locator(".moco-explorer[data-colour]").wait_for()
+        assert list(temporary.iterdir())
+        server.process.send_signal(getattr(signal, name))
+        server.process.wait(30)
+        assert not list(temporary.iterdir())
     finally:
         server.stop()
 
