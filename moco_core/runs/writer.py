@@ -35,6 +35,7 @@ from moco_core.runs.files import (
 from moco_core.runs.process import this_process
 from moco_core.runs.reading import read_json
 from moco_core.runs.schema import RunError, RunStatus, step_name
+from moco_core.runs.store import Run
 
 Arrays = Mapping[str, np.ndarray]
 LOCK_FILE = ".lock"
@@ -160,15 +161,18 @@ class RunWriter:
         self._write_folder(self.path, step, contents)
 
     def drop_weights(self, before: int) -> None:
-        """Remove the encoder weights of all steps before `before`, keeping each step valid throughout."""
-        for folder in self.path.glob("step-*"):
-            match = schema.STEP_PATTERN.fullmatch(folder.name)
-            if match is None or int(match[1]) >= before or not (folder / schema.WEIGHTS_FILE).exists():
+        """Remove the encoder weights of all steps before `before`, keeping each step valid throughout.
+
+        A damaged step is left as it is, for `verify` to name.
+        """
+        for checkpoint in Run(self.path).steps:
+            weights = checkpoint.path / schema.WEIGHTS_FILE
+            if checkpoint.step >= before or not weights.exists():
                 continue
-            manifest = read_json(folder / schema.MANIFEST_FILE)
-            files = {name: entry for name, entry in manifest["files"].items() if name != schema.WEIGHTS_FILE}
-            replace_json(folder / schema.MANIFEST_FILE, {**manifest, "files": files})
-            (folder / schema.WEIGHTS_FILE).unlink()
+            manifest = checkpoint.manifest
+            files = {name: entry for name, entry in manifest["files"].items() if name != weights.name}
+            replace_json(checkpoint.path / schema.MANIFEST_FILE, {**manifest, "files": files})
+            weights.unlink()
 
     def write_resume(self, step: int, arrays: Arrays) -> None:
         """Store everything that training needs to go on from `step`, then drop older states."""

@@ -110,6 +110,22 @@ def test_dropping_old_weights_keeps_every_step_valid(tmp_path):
     assert run.damaged_steps == {}
 
 
+@pytest.mark.parametrize(
+    "damage", [b"", b'{"step": 0', b'{"step": 0, "files": 7}', b'{"step": 0, "files": {"a": 1}}']
+)
+def test_dropping_old_weights_leaves_damaged_steps_alone(tmp_path, damage):
+    writer = RunWriter.create(tmp_path, TrainConfig())
+    for step in (0, 5, 9):
+        writer.write_step(step, a_step() | {schema.WEIGHTS_FILE: {"query.w": np.ones(4, np.float32)}}, {})
+    manifest = writer.path / "step-00000000" / schema.MANIFEST_FILE
+    manifest.write_bytes(damage)
+    writer.drop_weights(before=9)
+    weights = [(folder / schema.WEIGHTS_FILE).exists() for folder in sorted(writer.path.glob("step-*"))]
+    assert weights == [True, False, True]
+    assert manifest.read_bytes() == damage
+    assert list(RunStore(tmp_path)[writer.run_id].damaged_steps) == ["step-00000000"]
+
+
 def test_only_the_newest_resume_state_is_kept(tmp_path):
     writer = RunWriter.create(tmp_path, TrainConfig())
     for step in (3, 8):
