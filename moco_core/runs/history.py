@@ -77,7 +77,7 @@ class History:
 def _row(line: bytes) -> tuple[float, ...] | None:
     try:
         record = _DECODER.decode(line.decode())
-        row = tuple(float(record[key]) for key in HISTORY_KEYS)
+        row = tuple(math.nan if record[key] is None else float(record[key]) for key in HISTORY_KEYS)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     return row if math.isfinite(row[HISTORY_KEYS.index("step")]) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -131,8 +132,11 @@ class RunWriter:
             self._write_status(**changes)
 
     def append_history(self, records: Sequence[Mapping[str, float]]) -> None:
-        """Add logged steps to history.jsonl, one JSON object a line."""
-        lines = "".join(json.dumps(dict(record)) + "\n" for record in records)
+        """Add logged steps to history.jsonl, one JSON object a line; what isn't finite becomes null."""
+        lines = "".join(
+            json.dumps({key: value if math.isfinite(value) else None for key, value in record.items()}) + "\n"
+            for record in records
+        )
         path = self.path / schema.HISTORY_FILE
         with naming(path), path.open("a") as file:
             file.write(lines)

@@ -1,6 +1,7 @@
 """A history is followed as it grows: only what is new is read, and never what another file has said."""
 
 import json
+import math
 import os
 from pathlib import Path
 
@@ -41,6 +42,14 @@ def test_a_second_look_reads_what_is_new(run: Run, lines: list[bytes]) -> None:
     assert len(lines) == 12
     for name, column in run.history().items():
         np.testing.assert_array_equal(followed.read()[name], column)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_null(run: Run, value: float) -> None:
+    RunWriter(run.path).append_history([record(11, loss=value)])
+    last = (run.path / schema.HISTORY_FILE).read_text().splitlines()[-1]
+    assert json.loads(last, parse_constant=pytest.fail)["loss"] is None  # NaN and Infinity aren't JSON
+    assert math.isnan(run.history()["loss"][-1])
 
 
 def test_what_a_run_that_goes_on_takes_back_is_gone(run: Run) -> None:
