@@ -1,5 +1,5 @@
 """The command line: `python -m moco_core VERB`. Exit codes: 0 finished, 1 failed, 2 bad arguments,
-130 and 143 stopped by a signal after a final checkpoint was written."""
+129, 130 and 143 stopped by a signal after a final checkpoint was written."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -170,10 +172,18 @@ def _saying_memory_ran_out() -> Iterator[None]:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Collects SIGINT and SIGTERM, so that the loop can end at a step of its choosing."""
+    """Collects what asks this process to end, so that the loop can do so at a step of its choosing."""
     received: list[int] = []
-    handled = (signal.SIGINT, signal.SIGTERM)
-    previous = {s: signal.signal(s, lambda number, frame: received.append(number)) for s in handled}
+
+    def receive(number: int, _: object) -> None:
+        received.append(number)
+        if number == signal.SIGHUP:
+            _leave_the_terminal()
+
+    handled = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` wants it
+        handled.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, receive) for number in handled}
     try:
         yield received
     except PeerLost:  # torchrun ends the others with SIGTERM, which must not cut their last words short
@@ -182,6 +192,15 @@ def _signals() -> Iterator[list[int]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _leave_the_terminal() -> None:
+    """Show nothing more where a terminal was: it is gone, and writing to it would fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout.fileno(), sys.stderr.fileno()):
+        if stat.S_ISCHR(os.fstat(stream).st_mode):
+            os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 @contextmanager

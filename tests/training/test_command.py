@@ -177,6 +177,27 @@ def test_a_signal_leaves_a_checkpoint_that_resumes(tmp_path, command, number, co
     assert RunStore(tmp_path)[run.id].status.step == run.status.step + 5
 
 
+def test_a_terminal_that_is_closed_leaves_a_checkpoint(tmp_path):
+    terminal = (
+        "import pty, signal, sys\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\npty.spawn(sys.argv[1:])\n"
+    )
+    command = [*(sys.executable, "-m", "moco_core", "train"), *QUICK]
+    process = subprocess.Popen(
+        [sys.executable, "-c", terminal, *command, "--runs", str(tmp_path), "--steps", "100000"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    )
+    wait_for_step(tmp_path, 3)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 60
+    while (run := next(iter(RunStore(tmp_path)))).status.state == "running" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert (run.status.state, run.status.error) == ("stopped", "")
+    assert run.steps[-1].step == run.status.step == run.resume_state().step
+
+
 def test_stop_after_and_resume_go_on_to_the_end(tmp_path, command):
     done = command("train", "--runs", tmp_path, *QUICK, "--steps", 8, "--snapshots", 2, "--stop-after", 3)
     run_id = Path(done.stdout.splitlines()[-1]).name
