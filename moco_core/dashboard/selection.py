@@ -13,6 +13,7 @@ from typing import Any
 
 import streamlit as st
 
+from moco_core.analysis.checks import evenly
 from moco_core.dashboard.text import plain
 from moco_core.runs import Checkpoint, Run, RunStore
 from moco_core.runs.writer import slug
@@ -21,6 +22,7 @@ RUN = "run"
 RUNS = "runs"
 STEP = "step"
 LEFT = "_left"  # the run in the address when a page chose another one, and that moment
+MOST_AT_ONCE = 24  # runs that a page draws before anyone has chosen them
 LONGEST_TOAST = 200  # characters of an address that are repeated
 SETTLING_SECONDS = 5.0  # until every browser has taken over a new address
 
@@ -103,7 +105,17 @@ def run_multipicker(
             ]
     key = f"_{RUNS}"
     st.session_state[key] = chosen
-    st.multiselect(label, names, format_func=names.__getitem__, key=key, on_change=_take, args=(RUNS, key))
+    st.multiselect(
+        label,
+        names,
+        format_func=names.__getitem__,
+        key=key,
+        on_change=_take,
+        args=(RUNS, key),
+        help=f"At first those of a sweep, of more than {MOST_AT_ONCE} not all. Any can be added."
+        if default
+        else None,
+    )
     _publish(RUNS, chosen)
     return [run for run in offered if run.id in chosen]
 
@@ -136,8 +148,10 @@ def step_slider(
 
 
 def sweep_of(run: Run) -> list[str]:
-    """Ids of the runs of a run's sweep, itself among them; of a run without one, its own."""
-    return [other.id for other in store() if other.id == run.id or (run.sweep and other.sweep == run.sweep)]
+    """Ids of a run and of the runs of its sweep, of a long one `MOST_AT_ONCE`, evenly chosen."""
+    others = [other.id for other in store() if run.sweep and other.sweep == run.sweep and other.id != run.id]
+    shown = {run.id, *(others[i] for i in evenly(len(others), MOST_AT_ONCE - 1))}
+    return [other.id for other in store() if other.id in shown]
 
 
 def trained_runs() -> list[Run]:

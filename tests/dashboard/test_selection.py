@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from moco_core.dashboard.selection import newest_runs, newest_sweep
+from moco_core.dashboard import selection
+from moco_core.dashboard.selection import newest_runs, newest_sweep, sweep_of
 from moco_core.runs import RunStore, RunWriter
 from tests.synthetic import write_run
 
@@ -143,6 +144,21 @@ def test_a_sweep_is_shown_together(tmp_path: Path, visit) -> None:
     write_run(tmp_path, "other", sweep="two", state="queued", steps=(0,))
     (tmp_path / "other" / "step-00000000" / "manifest.json").unlink()
     assert seen(visit())["runs"] == ["m0.99", "m0.9"]
+
+
+def test_of_a_long_sweep_some_are_shown_the_run_itself_among_them(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("MOCO_RUNS", str(tmp_path))
+    for number in range(selection.MOST_AT_ONCE + 6):
+        write_run(tmp_path, f"{number}", sweep="long", steps=(0,), samples=4)
+    write_run(tmp_path, "other", steps=(0,))
+    runs = list(RunStore(tmp_path))
+    for run in (runs[1], runs[2], runs[-1]):
+        shown = sweep_of(run)
+        assert run.id in shown
+        assert len(set(shown)) == selection.MOST_AT_ONCE
+        assert shown == [one.id for one in runs if one.id in shown]
+        assert "other" not in shown
+    assert sweep_of(RunStore(tmp_path)["other"]) == ["other"]
 
 
 def test_a_sweep_stands_before_a_later_run_alone(tmp_path: Path, visit) -> None:
