@@ -8,7 +8,7 @@ from moco_core.jobs.anywhere import slurm_job
 from moco_core.jobs.desk import Desk, JobError
 from moco_core.jobs.graves import hide, remove
 from moco_core.jobs.local import desk_of
-from moco_core.jobs.processes import is_alive
+from moco_core.jobs.processes import is_alive, kill
 from moco_core.jobs.slurm_desk import SlurmDesk
 from moco_core.runs import Run, RunStore
 
@@ -16,7 +16,8 @@ from moco_core.runs import Run, RunStore
 def delete(root: Path, run_id: str) -> None:
     """Take a run out of the listing in one move, then delete its files.
 
-    JobError when there is no such run, or when it still trains or waits to, here or elsewhere.
+    A process that still draws the pictures of a run that has ended goes with it. JobError when there is no such run,
+    or when it still trains or waits to, here or elsewhere.
     """
     desk = Desk(root)
     with desk.key():
@@ -24,9 +25,12 @@ def delete(root: Path, run_id: str) -> None:
         if run_id not in store:
             raise JobError(f"there is no run {run_id!r}; it may have been deleted already")
         run = store[run_id]
-        if run_id in desk.tickets() or _is_active(desk.root, run):
+        ticket, ended = desk.tickets().get(run_id), run.problem is None and not run.status.active
+        if (ticket is not None and not ended) or _is_active(desk.root, run):
             raise JobError(f"{run_id} is {run.status.state}; stop it before deleting it")
         grave = hide(run.path)
+        if ticket is not None and ticket.pid is not None and ticket.started is not None:
+            kill(ticket.pid, ticket.started)
         desk.log(run_id).unlink(missing_ok=True)
         SlurmDesk(root).forget(run_id)
     remove(grave)

@@ -216,6 +216,16 @@ def test_delete_takes_the_run_away_and_refuses_active_ones(root: Path) -> None:
         jobs.delete(root, "../" + root.name)
 
 
+def test_a_finished_run_can_be_deleted_while_its_pictures_are_drawn(root: Path) -> None:
+    run_id = jobs.submit(config("drawing"), root)
+    after = jobs.submit(config("quick"), root)
+    wait_for(lambda: status(root, run_id).state == "finished")
+    jobs.delete(root, run_id)
+    assert run_id not in RunStore(root)
+    wait_for(lambda: status(root, after).state == "finished")  # nothing waits for the pictures
+    wait_for(lambda: not processes_of(root))
+
+
 def test_a_damaged_run_can_be_deleted(root: Path) -> None:
     path = write_run(root, "damaged")
     (path / "run.json").write_text("{")

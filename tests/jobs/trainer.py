@@ -1,8 +1,9 @@
 """A stand-in for `python -m moco_core train`: counts steps instead of training, and behaves as its name says.
 
-Run names: `quick` ends by itself, `long` goes on until stopped, `deaf` ignores SIGTERM, `broken` fails with a
-line of its own, `silent` vanishes, `careful` records its own failure, `lingering` is `long` but ends a while after it
-has recorded that it stopped. Each start and end goes to events.txt.
+Run names: `quick` ends by itself, `long` goes on until stopped, `deaf` ignores SIGTERM, `broken` fails with a line
+of its own, `silent` vanishes, `careful` records its own failure, `lingering` is `long` but ends a while after it
+has recorded that it stopped, `drawing` is `quick` but works on for a minute once it has recorded that it finished.
+Each start and end goes to events.txt.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def main() -> int:
             run.set_status(state="failed", error="the loss is nan at step 3")
             return 1
         step = run.status.step
-        while step < (run.config.steps if kind == "quick" else 10**9):
+        while step < (run.config.steps if kind in ("quick", "drawing") else 10**9):
             step += 1
             run.set_status(step=step)
             time.sleep(0.05)
@@ -47,6 +48,7 @@ def main() -> int:
                 return 143
         note(arguments.runs, "end", run.run_id)
         run.set_status(state="finished", step=step)
+        time.sleep(60 if kind == "drawing" else 0)
     return 0
 
 
