@@ -54,6 +54,7 @@ def pick(letter: str, default: str | None) -> Side | None:
 def compare(a: Side, b: Side) -> None:
     """Everything below the choice, from top to bottom."""
     common, layers = data.match(a, b), data.layers(a, b)
+    both = [a.checkpoint, b.checkpoint]
     st.caption(common.sentence)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         method = one_of("Picture", METHOD_NAMES, "method")
@@ -102,6 +103,7 @@ def compare(a: Side, b: Side) -> None:
                 "accuracy decides.",
                 lambda: view.metrics_table(metrics),
                 key="metrics",
+                of=both,
             )
             st.dataframe(view.metrics_table(metrics), hide_index=True, key="metrics_table")
 
@@ -126,6 +128,7 @@ def compare(a: Side, b: Side) -> None:
             "neighbourhood; right: the same one. Dotted: the mean of unrelated spaces.",
             lambda: view.overlap_table(near, common.images),
             key="overlap",
+            of=both,
         )
 
     with section("Classes that improved and got worse"):
@@ -137,6 +140,7 @@ def compare(a: Side, b: Side) -> None:
                 "Change of each class's kNN accuracy from A to B, in percentage points. To the right: B is better.",
                 lambda: view.class_table(votes, common),
                 key="class_changes",
+                of=both,
             )
         else:
             nothing("These samples have no labels, so there are no classes to compare.")
@@ -174,7 +178,7 @@ def linked_pictures(
         caption=f"{a.name} and {b.name}",
         height=560,
     )
-    downloads("compare", lambda: view.panes_table(panes, common, near))
+    downloads("compare", lambda: view.panes_table(panes, common, near), of=[a.checkpoint, b.checkpoint])
     return done.rows if len(done.rows) or done.row is None else np.array([done.row])
 
 

@@ -72,7 +72,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                     str(run.info.get("eval_set_sha256")),
                     height=520,
                 )
-                downloads("circle_points", lambda: view.coordinates_table(run, checkpoint))
+                downloads("circle_points", lambda: view.coordinates_table(run, checkpoint), of=[checkpoint])
             with right:
                 circle = data.circle(run, checkpoint)
                 chart(
@@ -81,6 +81,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                     "spread.",
                     circle.table,
                     key="circle_density",
+                    of=[checkpoint],
                 )
             if len(done.rows):
                 chosen_gallery(run, checkpoint, done.rows, "query", "Selected", "page_selected")
@@ -91,7 +92,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                 "turn it, hover for the samples."
             )
             draw_run(run, checkpoint, key="sphere")
-            downloads("sphere_points", lambda: view.coordinates_table(run, checkpoint))
+            downloads("sphere_points", lambda: view.coordinates_table(run, checkpoint), of=[checkpoint])
 
     with section("Spectrum"):
         spectra = data.spectra(run, checkpoint)
@@ -102,6 +103,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             "ranks (RankMe, of the vectors as they are, mean included).",
             lambda: view.spectrum_table(spectra),
             key="spectrum",
+            of=[checkpoint],
         )
 
     with section("Class by class"):
@@ -119,6 +121,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                 + f" of each class; dashed, the mean over classes.{many}",
                 classes.table,
                 key="classes",
+                of=[checkpoint],
             )
 
     left, right = st.columns(2)
@@ -136,6 +139,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             f"{hubs.k}; a long tail to the right means hubs.",
             lambda: view.hubness_table(hubs, images),
             key="hubness",
+            of=[checkpoint],
         )
         st.caption("The samples that are neighbours of the most others.")
         gallery(view.hub_cards(hubs, images))
@@ -150,6 +154,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                 view.confusion_reading(matrix, loaders.layer_name(run, layer)),
                 matrix.table,
                 key="confusion",
+                of=[checkpoint],
                 clickable=True,
             )
             pick_cell(run, checkpoint, k, layer, matrix, click)

@@ -169,6 +169,7 @@ def live() -> None:
             + readings.thinned(queue.filled, queue.size),
             lambda: measured.queue_table(queue, checkpoint.step, own),
             key="strip",
+            of=[checkpoint],
         )
 
     if any(len(found) > 1 for found in shown.series):
@@ -206,6 +207,7 @@ def live() -> None:
                 "evicted and all rules meet.",
                 lambda: measured.eviction_table(own),
                 key="eviction",
+                of=[checkpoint],
             )
 
 

@@ -76,6 +76,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             + f"{view.sampling(found)} Click a bar to see its pairs.",
             lambda: view.bar_table([found], drawn),
             key="cosines",
+            of=[checkpoint],
             clickable=True,
         )
         st.dataframe(view.quantile_table(found), hide_index=True, key="quantiles")

@@ -35,4 +35,4 @@ def projection_downloads(
         PARQUET,
         "All embeddings of this step with labels and ids, as Parquet.",
     )
-    downloads(f"projection {run.id} step {checkpoint.step}", table, figure, [vectors])
+    downloads("projection", table, figure, [vectors], of=[checkpoint])

@@ -15,6 +15,7 @@ import streamlit as st
 from moco_core.dashboard.chart_view import draw_chart
 from moco_core.dashboard.palette import CLASS_COLOURS
 from moco_core.dashboard.text import plain
+from moco_core.runs import Checkpoint
 from moco_core.runs.files import reason
 
 PARQUET = "application/vnd.apache.parquet"
@@ -34,18 +35,24 @@ class Download(NamedTuple):
 
 
 def chart(
-    figure: go.Figure, caption: str, data: Table, key: str, *, clickable: bool = False
+    figure: go.Figure,
+    caption: str,
+    data: Table,
+    key: str,
+    *,
+    of: Sequence[Checkpoint] = (),
+    clickable: bool = False,
 ) -> list[Any] | None:
     """A sentence (Markdown) that says what the chart shows and how to read it, the chart, its downloads.
 
-    `data` is what is drawn, or a function that makes it once someone downloads it. Of a `clickable` chart the
-    `customdata` of the point or bar clicked last is returned.
+    `data` is what is drawn, or a function that makes it once someone downloads it. Files are named after the
+    checkpoints that the chart is `of`, where its table does not name them. Of a `clickable` chart the `customdata` of
+    the point or bar clicked last is returned.
     """
     st.caption(caption)
-    click = draw_chart(
-        figure, key=key, summary=re.sub(r"[*_`\\]", "", caption), file=file_name(key), clickable=clickable
-    )
-    downloads(key, data, figure)
+    summary = re.sub(r"[*_`\\]", "", caption)
+    click = draw_chart(figure, key=key, summary=summary, file=file_name(key, of), clickable=clickable)
+    downloads(key, data, figure, of=of)
     return click
 
 
@@ -54,12 +61,14 @@ def downloads(
     data: Table,
     figure: go.Figure | Callable[[], go.Figure] | None = None,
     more: Sequence[Download] = (),
+    *,
+    of: Sequence[Checkpoint] = (),
 ) -> None:
     """Behind one button: the data as CSV and Parquet, the figure as one HTML file that needs no network, then `more`.
 
     Nothing is written before a file is chosen.
     """
-    name = file_name(key)
+    name = file_name(key, of)
 
     def table() -> pd.DataFrame:
         return data() if callable(data) else data
@@ -143,9 +152,10 @@ def problem(error: Exception, what: str = "This can't be shown") -> None:
     st.error(f"{what}: {plain(reason(error))}", icon=":material/error:")
 
 
-def file_name(key: str) -> str:
-    """A file name from a widget key."""
-    return "moco-lens-" + (re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-") or "chart")
+def file_name(key: str, of: Sequence[Checkpoint] = ()) -> str:
+    """A file name from a widget key and the checkpoints that the file is of."""
+    words = " ".join([key, *(f"{checkpoint.run_id} step {checkpoint.step}" for checkpoint in of)])
+    return "moco-lens-" + (re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-.") or "chart")
 
 
 def _page(figure: go.Figure) -> str:

@@ -9,7 +9,9 @@ from streamlit.testing.v1 import AppTest
 
 from moco_core.dashboard import widgets
 from moco_core.dashboard.palette import CLASS_COLOURS
+from moco_core.runs import Run
 from tests.charts import charts
+from tests.synthetic import write_run
 
 TABLE = pd.DataFrame({"name": ["<b>ä</b>", "a,b"], "value": [1.5, float("nan")]})
 
@@ -71,3 +73,10 @@ def test_tables_come_back_from_parquet():
 )
 def test_file_names_are_harmless(key, name):
     assert widgets.file_name(key) == name
+
+
+def test_files_are_named_after_the_checkpoints_that_they_are_of(tmp_path):
+    first, second = (Run(write_run(tmp_path, name)) for name in ("m=0.99", "m=0.9"))
+    assert widgets.file_name("spectrum", [first.step(0)]) == "moco-lens-spectrum-m0.99-step-0"
+    both = [first.step(0), second.step(20)]
+    assert widgets.file_name("class_changes", both) == "moco-lens-class-changes-m0.99-step-0-m0.9-step-20"
