@@ -10,7 +10,7 @@ import streamlit as st
 from moco_core import jobs
 from moco_core.config import ConfigError
 from moco_core.dashboard.runs_table import trouble
-from moco_core.dashboard.selection import RUN, labels, store
+from moco_core.dashboard.selection import RUN, forget_runs, labels, store
 from moco_core.dashboard.text import plain
 from moco_core.jobs import JobError
 from moco_core.runs import Run, RunError, RunWriter
@@ -100,6 +100,7 @@ def _delete(runs: Sequence[Run]) -> None:
         label = "Delete for good" if len(ids) == 1 else f"Delete {len(ids)} runs for good"
         if st.button(label, type="primary", key=f"delete-{'/'.join(ids)}"):
             _attempt(jobs.delete, ids)
+            forget_runs(set(ids) - {run.id for run in store()})
             st.rerun(scope="app")
 
 

@@ -21,7 +21,7 @@ from moco_core.runs.writer import slug
 RUN = "run"
 RUNS = "runs"
 STEP = "step"
-LEFT = "_left"  # the run in the address when a page chose another one, and that moment
+LEFT = "_left"  # the run in the address when a page chose another one or deleted it, and that moment
 MOST_AT_ONCE = 24  # runs that a page draws before anyone has chosen them
 LONGEST_TOAST = 200  # characters of an address that are repeated
 SETTLING_SECONDS = 5.0  # until every browser has taken over a new address
@@ -50,7 +50,7 @@ def pick_run(label: str, param: str, *, default: str | None = None) -> str | Non
         st.caption("No runs yet. Start one under **Train**, or bring vectors under **Import**.")
         return None
     names = labels(runs)
-    asked = st.query_params.get(param)
+    asked = _asked(param)
     if asked and asked not in names:
         st.toast(f"There is no run {plain(asked[:LONGEST_TOAST])} here.")
     chosen = _wanted(param, names) or (default if default in names else None) or _newest_shown(runs)
@@ -176,6 +176,14 @@ def chosen_runs() -> list[str]:
     return st.query_params.get_all(RUNS) or st.session_state.get(_memory(RUNS)) or []
 
 
+def forget_runs(ids: Collection[str]) -> None:
+    """Look away from runs that were deleted here: whoever deleted them need not be told that they are gone."""
+    if st.query_params.get(RUN) in ids:
+        st.session_state[LEFT] = st.query_params.get(RUN), time.monotonic()
+        _publish(RUN, None)
+    choose_runs([run_id for run_id in chosen_runs() if run_id not in ids])
+
+
 def choose_runs(ids: Sequence[str]) -> None:
     """Make these the runs that pages for several runs show, as if picked there; none returns to the default."""
     _publish(RUNS, list(ids) or None)
@@ -215,14 +223,19 @@ def labels(runs: Sequence[Run]) -> dict[str, str]:
 
 def _wanted(param: str, options: Collection[str]) -> str | None:
     """The value that the URL asks for, else the session's last, if it is among the options."""
-    asked = st.query_params.get(param)
-    left, moment = st.session_state.get(LEFT, (None, 0.0))
-    if param == RUN and asked == left and time.monotonic() - moment < SETTLING_SECONDS:
-        asked = None  # a browser that is busy still sends the address from before `choose_run`
-    for value in (asked, st.session_state.get(_memory(param))):
+    for value in (_asked(param), st.session_state.get(_memory(param))):
         if value in options:
             return value
     return None
+
+
+def _asked(param: str) -> str | None:
+    """The value that the URL asks for."""
+    asked = st.query_params.get(param)
+    left, moment = st.session_state.get(LEFT, (None, 0.0))
+    if param == RUN and asked == left and time.monotonic() - moment < SETTLING_SECONDS:
+        return None  # a browser that is busy still sends the address from before `choose_run`
+    return asked
 
 
 def _publish(param: str, value: str | list[str] | None) -> None:

@@ -208,11 +208,13 @@ def test_rename(root: Path) -> None:
 def test_delete_asks_and_then_deletes_what_was_selected(root: Path) -> None:
     for name in ("keep", MARKUP):
         write_run(root, name)
-    opened = open_app(runs="b-bold-b-star-x")
+    opened = open_app(run="b-bold-b-star-x", runs="b-bold-b-star-x")
     assert f"Delete **{MARKUP}** with all snapshots?" in texts(opened)
     button(opened, "Delete for good").click().run()
     assert [run.id for run in RunStore(root)] == ["keep"]
     assert not opened.exception
+    assert not opened.toast  # nobody need be told what they have just done
+    assert "runs" not in opened.query_params
     assert list(opened.dataframe[0].value.index) == ["keep"]
     assert opened.query_params.get("run") == "keep"
 
