@@ -59,7 +59,7 @@ def trace_line(run: Run, step: int) -> str:
     loss, knn, authors_loss, authors_knn = _trace_cells(reached)
     return (
         f"epoch {reached.authors.epoch}: loss {loss} (authors {authors_loss}), "
-        f"kNN {knn} % (authors {authors_knn} %)"
+        f"kNN {knn}% (authors {authors_knn}%)"
     )
 
 

@@ -8,7 +8,7 @@ from moco_core.dashboard import compare_view as view
 from moco_core.dashboard.compare_data import Common, Neighbourhoods, Side
 from moco_core.dashboard.explorer import explorer
 from moco_core.dashboard.figures.class_changes import class_changes
-from moco_core.dashboard.figures.metric_differences import metric_differences
+from moco_core.dashboard.figures.metric_differences import metric_differences, metric_text
 from moco_core.dashboard.figures.neighbour_overlap import overlap_chart
 from moco_core.dashboard.gallery import rows
 from moco_core.dashboard.projection_controls import METHOD_NAMES
@@ -16,7 +16,7 @@ from moco_core.dashboard.projections import follow, shown_projection
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selection import current_run, pick_run, step_slider, store
 from moco_core.dashboard.text import plain
-from moco_core.dashboard.widgets import chart, downloads, guide, nothing, one_of, tiles
+from moco_core.dashboard.widgets import chart, downloads, guide, nothing, numbers, one_of, tiles
 from moco_core.projections import ProjectionSettings
 
 PURPOSE = "What changed between two runs, or between two steps of one, and which of the two is better."
@@ -105,7 +105,7 @@ def compare(a: Side, b: Side) -> None:
                 key="metrics",
                 of=both,
             )
-            st.dataframe(view.metrics_table(metrics), hide_index=True, key="metrics_table")
+            numbers(view.metrics_table(metrics), "metrics_table", metric_text)
 
     with section("How alike are the two spaces?"):
         cka, procrustes = data.likeness(a, b, common, layer)

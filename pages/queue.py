@@ -13,7 +13,8 @@ from moco_core.dashboard.selection import (
     sweep_of,
     trained_runs,
 )
-from moco_core.dashboard.widgets import chart, guide, nothing, one_of, problem, tiles
+from moco_core.dashboard.text import number
+from moco_core.dashboard.widgets import chart, guide, nothing, numbers, one_of, problem, tiles
 from moco_core.runs import RunError
 
 LIVE_SECONDS = 5.0
@@ -72,9 +73,9 @@ def live() -> None:
             {
                 "Consistent length K*": own.k_star_text,
                 "Queue filled": f"{own.filled / shown.size:.0%}",
-                "Gradient cosine, all keys": readings.number(own.final_cosine),
-                "Oldest keys' drift ÷ spread": readings.number(own.oldest_relative),
-                "Spread of the keys": readings.number(own.spread),
+                "Gradient cosine, all keys": number(own.final_cosine),
+                "Oldest keys' drift ÷ spread": number(own.oldest_relative),
+                "Spread of the keys": number(own.spread),
             }
         )
         st.caption(f"{readings.measured_share(own)} {readings.control(own.control)}")
@@ -92,12 +93,7 @@ def live() -> None:
             key="gradient_cosine",
         )
         if len(drifts) > 1:
-            st.dataframe(
-                measured.summary_table(drifts),
-                column_config=measured.SUMMARY_COLUMNS,
-                hide_index=True,
-                key="summary",
-            )
+            numbers(measured.summary_table(drifts), "summary", column_config=measured.SUMMARY_COLUMNS)
 
         st.subheader("What age does to keys")
         with st.container(horizontal=True, vertical_alignment="bottom"):

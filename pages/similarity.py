@@ -16,7 +16,7 @@ from moco_core.dashboard.gallery import gallery, rows
 from moco_core.dashboard.legend import in_order
 from moco_core.dashboard.sections import section
 from moco_core.dashboard.selection import current_run, labels, run_multipicker, step_slider, sweep_of
-from moco_core.dashboard.widgets import chart, guide, nothing, one_of, problem
+from moco_core.dashboard.widgets import chart, guide, nothing, numbers, one_of, problem
 from moco_core.runs import Checkpoint, Run, RunError
 
 PURPOSE = "How alike the pairs are that the loss pulls together and pushes apart, and where its force goes."
@@ -79,7 +79,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             of=[checkpoint],
             clickable=True,
         )
-        st.dataframe(view.quantile_table(found), hide_index=True, key="quantiles")
+        numbers(view.quantile_table(found), "quantiles")
         pick_bar(run, checkpoint, source, found, click)
 
     with section("Other runs" if run.config.imported else "Other runs at this step"):
@@ -96,7 +96,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
                 lambda: view.bar_table(shown),
                 key="other_runs",
             )
-            st.dataframe(view.overlap_table(shown), hide_index=True, key="overlaps")
+            numbers(view.overlap_table(shown), "overlaps")
 
 
 def pick_bar(
@@ -135,7 +135,7 @@ def pick_bar(
         slots = view.slot_table(run, checkpoint, kind, bar)
         st.caption(view.slots_reading(len(slots)))
         if len(slots):
-            st.dataframe(slots, hide_index=True, key="slots")
+            numbers(slots, "slots")
 
 
 st.title("Similarity of positives and negatives")

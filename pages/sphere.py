@@ -14,7 +14,7 @@ from moco_core.dashboard.sphere_readouts import SIDES, readouts, series
 from moco_core.dashboard.sphere_run import is_active, live_run, on_the_sphere
 from moco_core.dashboard.sphere_scene import draw_experiment
 from moco_core.dashboard.text import plain
-from moco_core.dashboard.widgets import downloads, nothing
+from moco_core.dashboard.widgets import downloads, nothing, numbers
 from moco_core.runs.files import reason
 
 FAST, SLOW, CALM = 1 / 8, 1.0, 2.0  # seconds between looks: at points; curves; formulas and training
@@ -61,7 +61,7 @@ def explanation() -> None:
             else:
                 st.markdown(formulas(experiment.last))
                 with st.expander("Its vectors"):
-                    st.dataframe(vectors(experiment.last), hide_index=True)
+                    numbers(vectors(experiment.last), f"vectors_{side}")
 
 
 def curves() -> None:

@@ -208,7 +208,7 @@ def _chance_reading(accuracies: Sequence[MetricPair]) -> str:
     ]
     if not beyond:
         return f"On {samples}, chance alone may explain every difference in accuracy."
-    return f"**More than chance** on {samples} (95 %, binomial): {'; '.join(beyond)}."
+    return f"**More than chance** on {samples} (95%, binomial): {'; '.join(beyond)}."
 
 
 def _drawn(picture: Projection, frame: int, rows: Array, images: int) -> tuple[Array, Array]:

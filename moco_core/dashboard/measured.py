@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import streamlit as st
 
 from moco_core.analysis.checks import evenly
 from moco_core.analysis.staleness import CONSISTENT
@@ -205,19 +203,15 @@ def summary_table(drifts: Iterable[Drift]) -> pd.DataFrame:
     )
 
 
-def _significant(label: str) -> Any:
-    return st.column_config.NumberColumn(label, format="%.4g")
-
-
 SUMMARY_COLUMNS = {
     "k_star": "K*",
     "measured": "encoded again",
-    "gradient_cosine": _significant("gradient cosine, all keys"),
+    "gradient_cosine": "gradient cosine, all keys",
     "oldest_age": "oldest age",
-    "oldest_drift": _significant("its drift"),
-    "oldest_drift_over_spread": _significant("its drift ÷ spread"),
-    "spread": _significant("spread"),
-    "control": _significant("control"),
+    "oldest_drift": "its drift",
+    "oldest_drift_over_spread": "its drift ÷ spread",
+    "spread": "spread",
+    "control": "control",
 }
 
 

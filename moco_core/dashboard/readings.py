@@ -15,7 +15,7 @@ from moco_core.dashboard.figures.momentum import Timescale
 from moco_core.dashboard.figures.staleness import MOST_CELLS
 from moco_core.dashboard.measured import Moment
 from moco_core.dashboard.sweeps import QUANTITIES, Group, label
-from moco_core.dashboard.text import numeral, plain
+from moco_core.dashboard.text import number, numeral, plain
 
 COLLAPSES = {"complete": "Complete collapse", "dimensional": "Dimensional collapse"}
 CONTROL_LIMIT = 1e-6  # what re-encoding by the same weights may read
@@ -26,8 +26,8 @@ def consistency(drift: Drift, size: int) -> str:
     """How much of a queue of `size` slots is consistent, in one or two sentences."""
     if drift.collapsed:
         return (
-            f"All keys lie in one place (their spread is {drift.spread:.1g}): this encoder has **collapsed**. "
-            "Nothing can be said of the queue, because a query has no direction in which to learn."
+            f"All keys lie in one place (their spread is {numeral(drift.spread, '.1g')}): this encoder has "
+            "**collapsed**. Nothing can be said of the queue, because a query has no direction in which to learn."
         )
     if not np.isfinite(drift.gradient_cosine).any():
         return "The query's gradient is lost in rounding here, so its direction can't be compared."
@@ -82,13 +82,6 @@ def bank(size: int, draws: int) -> str:
     )
 
 
-def number(value: float) -> str:
-    """A number to three digits, or a dash where there is none."""
-    if not math.isfinite(value):
-        return "–"
-    return numeral(value, ".3f" if abs(value) >= 0.001 or value == 0 else ".1e")
-
-
 def measured_share(drift: Drift) -> str:
     """How much of the queue the numbers rest on."""
     if len(drift.age) >= drift.filled:
@@ -124,7 +117,7 @@ def order_of_age(rank: RankCorrelation) -> str:
             f"Spearman's ρ of age and drift is {rho} over {rank.ages} ages: too few to judge the order of "
             f"eviction, which takes {FEWEST_AGES}. A longer queue, or a later step, has more."
         )
-    interval = f"Spearman's ρ = {rho}, 95 % interval {low} to {high} over {rank.ages} ages"
+    interval = f"Spearman's ρ = {rho}, 95% interval {low} to {high} over {rank.ages} ages"
     if rank.low > 0.5:
         return f"**The oldest keys are the most drifted** ({interval}): first in, first out evicts the right ones."
     if rank.low > 0:
@@ -233,7 +226,7 @@ def best_setting(groups: Sequence[Group]) -> str:
         return "No accuracy has been measured yet; it needs labelled images and a snapshot."
     best = max(scored, key=lambda group: group.mean(quantity))
     what = QUANTITIES[quantity].label
-    text = f"Best {what}: **{best.percent(quantity)} %** with {plain(label(best, groups))}."
+    text = f"Best {what}: **{best.percent(quantity)}%** with {plain(label(best, groups))}."
     for verdict, words in COLLAPSES.items():
         if gone := _with_verdict(verdict, groups):
             text += f" {words}: {'; '.join(gone)}."

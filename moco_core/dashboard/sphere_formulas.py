@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 
 from moco_core.dashboard.sphere_scene import LETTERS
 from moco_core.sphere import SphereStep, tangential
@@ -55,7 +56,7 @@ def heaviest(step: SphereStep) -> str:
     )
 
 
-def vectors(step: SphereStep) -> dict[str, list[object]]:
+def vectors(step: SphereStep) -> pd.DataFrame:
     """The vectors of the step, a row each: what it is, and its x, y and z."""
     scored = step.contrast
     rows = {
@@ -69,7 +70,9 @@ def vectors(step: SphereStep) -> dict[str, list[object]]:
         "k⁺ after": step.key,
     }
     table: dict[str, list[object]] = {"vector": list(rows)}
-    return table | {axis: [float(row[i]) for row in rows.values()] for i, axis in enumerate("xyz")}
+    return pd.DataFrame(
+        table | {axis: [float(row[i]) for row in rows.values()] for i, axis in enumerate("xyz")}
+    )
 
 
 def number(value: float) -> str:

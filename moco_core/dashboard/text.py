@@ -1,12 +1,14 @@
 """Names from outside shown as they are: nothing in them is taken for markup."""
 
 import html
+import math
 import re
 import textwrap
 
 from moco_core.runs.schema import readable
 
 LONGEST_TICK = 24
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:^=&@])")
 
 
@@ -44,5 +46,14 @@ def duration(seconds: float) -> str:
 
 
 def numeral(value: float, form: str) -> str:
-    """A number as `format` writes it, with a minus sign where that puts a hyphen."""
-    return format(value, form).replace("-", "−")
+    """A number as `format` writes it, with a minus sign where that puts a hyphen, and ×10⁻⁵ for e-05."""
+    mantissa, _, exponent = format(value, form).partition("e")
+    power = f"×10{str(int(exponent)).translate(_SUPERSCRIPTS)}" if exponent else ""
+    return mantissa.replace("-", "−") + power
+
+
+def number(value: float) -> str:
+    """A number to three decimals, or to two digits where these would show none; a dash where there is none."""
+    if not math.isfinite(value):
+        return "–"
+    return numeral(value, ",.3f" if abs(value) >= 0.001 or value == 0 else ".1e")

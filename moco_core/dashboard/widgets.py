@@ -14,7 +14,7 @@ import streamlit as st
 
 from moco_core.dashboard.chart_view import draw_chart
 from moco_core.dashboard.palette import CLASS_COLOURS
-from moco_core.dashboard.text import plain
+from moco_core.dashboard.text import number, plain
 from moco_core.runs import Checkpoint
 from moco_core.runs.files import reason
 
@@ -100,6 +100,12 @@ def downloads(
                 type="tertiary",
                 help=file.help,
             )
+
+
+def numbers(table: pd.DataFrame, key: str, form: Callable[[float], str] = number, **more: Any) -> None:
+    """A table whose fractions are all written as `form` writes one; it sorts and downloads them unrounded."""
+    fractions = {column: form for column in table.select_dtypes("floating").columns}
+    st.dataframe(table.style.format(fractions), hide_index=True, key=key, **more)
 
 
 def tiles(values: Mapping[str, str], tips: Sequence[str] = ()) -> None:

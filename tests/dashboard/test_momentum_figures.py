@@ -436,7 +436,7 @@ def test_three_durations_read_as_one_sentence(half_life, span, steps, words):
 
 def test_the_best_setting_is_named_and_collapse_told(sweep):
     text = readings.best_setting(sweep)
-    assert "linear probe accuracy: **85.0 ± 7.1 %**" in text
+    assert "linear probe accuracy: **85.0 ± 7.1%**" in text
     assert text.endswith(" Complete collapse: m \\= 0, K \\= 1024.")
     assert "No accuracy" in readings.best_setting(grouped([one(values={"loss": 2.0})]))
     assert "ollapse" not in readings.best_setting(sweep[1:])

@@ -216,7 +216,7 @@ class TestFormulas:
         assert f"{number(turned)}^\\circ" in text
 
     def test_vectors_add_up(self, step):
-        rows = {name: np.array(xyz) for name, *xyz in zip(*vectors(step).values(), strict=True)}
+        rows = {name: np.array(xyz) for name, *xyz in vectors(step).itertuples(index=False)}
         np.testing.assert_allclose(rows["(1−p⁺)·k⁺ (pull)"] + rows["−Σ pᵢ·kᵢ (push)"], rows["g"])
         arrived = rows["q"] + rows["η·t"]
         np.testing.assert_allclose(rows["q after"], arrived / np.linalg.norm(arrived))

@@ -285,7 +285,7 @@ def test_the_control_is_read_out(value, words):
         (RankCorrelation(0.4, 0.1, 0.6, 8), "loosely"),
         (RankCorrelation(0.1, -0.2, 0.3, 8), "nothing certain"),
         (RankCorrelation(-0.6, -0.8, -0.3, 8), "evicts the wrong ones"),
-        (RankCorrelation(-0.6, -0.8, -0.3, 8), "ρ = −0.60, 95 % interval −0.80 to −0.30 over 8 ages"),
+        (RankCorrelation(-0.6, -0.8, -0.3, 8), "ρ = −0.60, 95% interval −0.80 to −0.30 over 8 ages"),
         (RankCorrelation(0.93, 0.93, 0.93, 2), "is 0.93 over 2 ages: too few to judge"),
         (RankCorrelation(-0.9, -0.95, -0.8, 4), "over 4 ages: too few to judge"),
         (RankCorrelation(0.98, 0.9, 0.99, 5), "evicts the right ones"),

@@ -1,10 +1,12 @@
 """Names from outside are shown as they are."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moco_core.dashboard.text import duration, lines_html, numeral, plain, plain_html, tick_html
+from moco_core.dashboard.text import duration, lines_html, number, numeral, plain, plain_html, tick_html
 
 
 @given(st.text())
@@ -64,7 +66,21 @@ def test_durations_in_their_largest_fitting_unit(seconds: float, text: str) -> N
 
 @pytest.mark.parametrize(
     ("value", "form", "text"),
-    [(-3.876, ".2f", "−3.88"), (0.5, "+.1f", "+0.5"), (-1e-5, ".1e", "−1.0e−05"), (-1e-5, "z.2f", "0.00")],
+    [
+        (-3.876, ".2f", "−3.88"),
+        (0.5, "+.1f", "+0.5"),
+        (-1e-5, ".1e", "−1.0×10⁻⁵"),
+        (1.2e13, ".3g", "1.2×10¹³"),
+        (-1e-5, "z.2f", "0.00"),
+    ],
 )
 def test_negative_numbers_have_a_minus_sign(value: float, form: str, text: str) -> None:
     assert numeral(value, form) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.000"), (-0.25, "−0.250"), (2353.4482, "2,353.448"), (0.0000147, "1.5×10⁻⁵"), (math.nan, "–")],
+)
+def test_a_number_never_hides_what_it_is(value: float, text: str) -> None:
+    assert number(value) == text

@@ -4,6 +4,7 @@ import io
 
 import pandas as pd
 import plotly.graph_objects as go
+import pyarrow as pa
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -45,6 +46,21 @@ def test_what_stands_on_a_page():
     assert app.info[0].value == "Nothing yet."
     assert app.error[0].value == "This can't be shown: x must be \\<b\\>1\\</b\\>, got \\`2\\`"
     assert app.session_state.made == 0  # a table is made once someone asks for it
+
+
+def test_a_table_writes_its_numbers_alike_and_keeps_them_unrounded():
+    def page():
+        import pandas as pd
+
+        from moco_core.dashboard import widgets
+
+        table = {"pairs": ["a", "b", "c"], "count": [1, 2, 3], "cosine": [0.65, -0.25891, 1.04e-6]}
+        widgets.numbers(pd.DataFrame(table), "some")
+
+    (shown,) = AppTest.from_function(page).run().dataframe
+    assert shown.value["cosine"].tolist() == [0.65, -0.25891, 1.04e-6]
+    written = pa.ipc.open_stream(shown.proto.arrow_data.styler.display_values).read_pandas()
+    assert written.iloc[:, 2].tolist() == ["0.650", "−0.259", "1.0×10⁻⁶"]
 
 
 def test_a_figure_download_needs_no_network():

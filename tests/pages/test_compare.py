@@ -350,7 +350,7 @@ def test_only_accuracies_that_differ_by_more_than_chance_are_called_so():
     )
     far = [pair("linear", 0.95, 0.90, +1, 300), *near]
     assert view.metrics_reading(far).startswith(  # accuracy before the count, which noise may win
-        "**More than chance** on 300 samples (95 %, binomial): linear, by 5.0 points for A."
+        "**More than chance** on 300 samples (95%, binomial): linear, by 5.0 points for A."
     )
     # Two shares of one half over 200 images: the standard error of their difference is 5 points
     assert [pair("x", 0.5 - d / 2, 0.5 + d / 2, +1, 200).beyond_chance for d in (0.09, 0.11)] == [False, True]

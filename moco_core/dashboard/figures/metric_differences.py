@@ -58,6 +58,11 @@ class MetricPair:
         return (self.better or 1) * self.difference / size if size else 0.0
 
 
+def metric_text(value: float) -> str:
+    """A metric to four digits; whole thousands, as K* may be, in full."""
+    return numeral(value, ",.0f" if abs(value) >= 1000 else ".4g")
+
+
 @built_once
 def metric_differences(metrics: Sequence[MetricPair]) -> go.Figure:
     """A bar a metric: to the right where B is better, to the left where A is; its numbers stand below its name."""
@@ -65,7 +70,7 @@ def metric_differences(metrics: Sequence[MetricPair]) -> go.Figure:
     figure = go.Figure(
         go.Bar(
             x=[m.gain for m in metrics],
-            y=[f"{m.name}<br>{numeral(m.a, '.4g')} → {numeral(m.b, '.4g')}" for m in metrics],
+            y=[f"{m.name}<br>{metric_text(m.a)} → {metric_text(m.b)}" for m in metrics],
             orientation="h",
             marker={
                 "color": [

@@ -74,7 +74,7 @@ def gradient_cosine_by_length(drifts: Sequence[Drift]) -> go.Figure:
 
 @built_once
 def drift_by_age(drifts: Sequence[Drift], *, relative: bool, log: bool = False) -> go.Figure:
-    """Drift of the stored keys by age, mean and 10–90 % band, with the control at age 0.
+    """Drift of the stored keys by age, mean and 10–90% band, with the control at age 0.
 
     `relative` divides by the spread of the keys; a collapsed run then has no line. A `log` axis shows runs
     of very different drift, but no 0: neither the control nor keys of age 0.
@@ -288,7 +288,7 @@ def _line(
 
 
 def _band(figure: go.Figure, drift: Drift, profile: AgeProfile, hover: str) -> None:
-    """Mean line over a 10–90 % band."""
+    """Mean line over a 10–90% band."""
     figure.add_scatter(
         x=np.concatenate([profile.age, profile.age[::-1]]),
         y=np.concatenate([profile.high, profile.low[::-1]]),
@@ -300,7 +300,7 @@ def _band(figure: go.Figure, drift: Drift, profile: AgeProfile, hover: str) -> N
         hoverinfo="skip",
         legendgroup=str(drift.place),
         showlegend=False,
-        name=f"{plain_html(drift.name)}, 10–90 %",
+        name=f"{plain_html(drift.name)}, 10–90%",
     )
     _line(figure, drift, profile.age, profile.mean, hover=f"age %{{x:.0f}}<br>{hover}")
 

@@ -174,7 +174,7 @@ def _paper_panel(
         name="paper (ImageNet)",
         line={"color": GUIDE, "width": 2, "dash": "dash"},
         marker={"symbol": "square-open", "size": 9},
-        hovertemplate=f"{axis.symbol} = %{{customdata}}<br>%{{y:.1f}} %",
+        hovertemplate=f"{axis.symbol} = %{{customdata}}<br>%{{y:.1f}}%",
         **where,
     )
     figure.add_scatter(
