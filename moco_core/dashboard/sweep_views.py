@@ -76,6 +76,19 @@ def _scale(quantity: str) -> float:
     return 100.0 if quantity in ACCURACIES else 1.0
 
 
+def as_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """`frame` for other programs, which know neither typeset minus signs nor thousands separators nor dashes.
+
+    A column becomes numbers where all of it are; `≥ 900` and `82.3 ± 0.4` stay text.
+    """
+    bare = frame.replace({"−": "-", r"(?<=\d),(?=\d{3})": "", "^–$": ""}, regex=True)
+    columns = {}
+    for name, column in bare.items():
+        numbers = pd.to_numeric(column, errors="coerce")
+        columns[name] = column if (numbers.isna() & (column != "")).any() else numbers.convert_dtypes()
+    return pd.DataFrame(columns)
+
+
 def styled(frame: pd.DataFrame) -> Styler:
     """The table with the paper's numbers, and rows that only the paper has, in grey italics."""
     grey = f"color: {NEUTRAL}; font-style: italic"

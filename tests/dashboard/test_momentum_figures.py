@@ -1,10 +1,12 @@
 """Sweeps are grouped, averaged and drawn beside the paper's numbers without mixing the two."""
 
 import dataclasses
+import io
 import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from moco_core import paper
@@ -432,6 +434,21 @@ def test_downloads_have_one_row_a_run(sweep):
 )
 def test_three_durations_read_as_one_sentence(half_life, span, steps, words):
     assert words in readings.timescales(half_life, span, steps)
+
+
+def test_the_table_of_settings_downloads_as_numbers():
+    shown = pd.DataFrame(
+        {
+            "setting": ["m = 0.9, K = 4,096", "paper only"],
+            "K*": ["1,024", ""],
+            "uniformity": ["−0.82", "–"],
+            "linear": ["82.3 ± 0.4", ""],
+        }
+    )
+    read = pd.read_csv(io.StringIO(sweep_views.as_numbers(shown).to_csv(index=False)))
+    assert read["setting"].tolist() == ["m = 0.9, K = 4096", "paper only"]
+    assert read.iloc[0, 1:].tolist() == [1024, -0.82, "82.3 ± 0.4"]
+    assert read.iloc[1, 1:].isna().all()
 
 
 def test_the_best_setting_is_named_and_collapse_told(sweep):
