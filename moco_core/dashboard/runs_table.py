@@ -37,6 +37,7 @@ SIGNS = {
 METRICS = ("knn", "linear", "alignment", "uniformity")
 TEXTS = ("state", "name", "sweep", "dataset", "method", "host", "note")
 NUMBERS = ("momentum", "negatives", "temperature", "step", "loss", *METRICS)
+RUNNING = 106  # pixels for `● running 100%`: a column is as wide as its first values, and those grow
 NOTE = 150  # pixels: beside the sidebar only the loss curve, drawn large below, makes way for it
 
 
@@ -123,11 +124,14 @@ def pick_rows(table: pd.DataFrame) -> list[str]:
     wanted = [row for row, run_id in enumerate(table.index) if run_id in chosen_runs()]
     # Rows are told by position. Another list of runs is another widget, so that a selection never slips.
     key = f"table-{sha256('/'.join(table.index).encode())[:12]}"
+    shown = columns()
+    if table["state"].str.contains("%").any():
+        shown["state"] = st.column_config.TextColumn("State", width=RUNNING)
     event = st.dataframe(
         table,
         key=key,
         hide_index=True,
-        column_config=columns(),
+        column_config=shown,
         column_order=order(table),
         on_select="rerun",
         selection_mode="multi-row",

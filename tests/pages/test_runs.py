@@ -219,6 +219,14 @@ def test_delete_asks_and_then_deletes_what_was_selected(root: Path) -> None:
     assert opened.query_params.get("run") == "keep"
 
 
+def test_the_share_of_a_run_that_trains_has_room(root: Path) -> None:
+    path = write_run(root, "busy", state="running")
+    RunWriter(path).set_status(host="gpu-box")
+    assert json.loads(open_app().dataframe[0].proto.columns)["state"]["width"] >= 100
+    RunWriter(path).set_status(state="finished")
+    assert "width" not in json.loads(open_app().dataframe[0].proto.columns)["state"]
+
+
 def test_a_run_that_trains_is_not_deleted(root: Path) -> None:
     path = write_run(root, "busy", state="running")
     RunWriter(path).set_status(host="gpu-box")
