@@ -54,6 +54,14 @@ def test_charts_side_by_side_go_below_each_other(opened):
         assert min(wide for _, _, wide in boxes) > 280
 
 
+def test_names_of_axes_side_by_side_do_not_touch(opened):
+    page = opened("/geometry", 390)
+    page.get_by_role("heading", name="Class by class").scroll_into_view_if_needed()
+    chart = page.locator(".moco-chart", has=page.locator(".x2title"))
+    first, second = (chart.locator(name).bounding_box() for name in (".xtitle", ".x2title"))
+    assert first["x"] + first["width"] + 4 <= second["x"]
+
+
 def test_a_choice_is_seen_whole(opened):
     page = opened("/geometry", 800)
     choice = page.locator("[data-testid=stColumn] [data-testid=stButtonGroup]")

@@ -99,7 +99,7 @@ def test_profile_sorts_by_tolerance_and_marks_the_mean():
     assert list(alignment.x) == [0.2, 0.1, 0.3]
     assert [shape.x0 for shape in figure.layout.shapes] == pytest.approx([0.7, 0.2])
     titles = [axis.title.text for axis in figure.select_xaxes()]
-    assert titles == ["tolerance<br>mean cosine in the class", "alignment<br>mean ‖x − y‖² of two views"]
+    assert titles == ["tolerance<br>cosine in the class", "alignment<br>‖x − y‖² of views"]
 
 
 def test_profile_of_a_class_with_one_sample_and_of_a_run_without_second_view():

@@ -35,9 +35,9 @@ def class_profile(names: Sequence[str], alignment: np.ndarray | None, tolerance:
     """
     rows = shown_classes(np.asarray(tolerance, float))
     labels = [plain_html(names[row]) for row in rows]
-    panels = [("tolerance", "mean cosine in the class", tolerance)]
+    panels = [("tolerance", "cosine in the class", tolerance)]
     if alignment is not None:
-        panels.append(("alignment", "mean ‖x − y‖² of two views", alignment))
+        panels.append(("alignment", "‖x − y‖² of views", alignment))
     figure = make_subplots(rows=1, cols=len(panels), shared_yaxes=True, horizontal_spacing=0.03)
     for column, (name, _, values) in enumerate(panels, start=1):
         values = np.asarray(values, float)
