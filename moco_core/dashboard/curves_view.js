@@ -1,7 +1,7 @@
 // Line charts that are sent again many times a minute: redrawn in a few milliseconds, in place.
 
-const GAP = 14; // pixels between panels
-const PAD = { left: 52, right: 8, top: 10, bottom: 40 };
+const GAP = 6; // pixels between panels
+const PAD = { left: 52, right: 16, top: 10, bottom: 40 };
 
 const views = new Map(); // by mount point
 
