@@ -80,6 +80,7 @@ def step(run: Run, checkpoint: Checkpoint) -> None:
             clickable=True,
         )
         numbers(view.quantile_table(found), "quantiles")
+        st.caption("Under 1%, 5%, …: the cosine below which that share of the pairs lies.")
         pick_bar(run, checkpoint, source, found, click)
 
     with section("Other runs" if run.config.imported else "Other runs at this step"):
