@@ -20,6 +20,7 @@ from moco_core.dashboard.first_picture import first_picture
 from moco_core.dashboard.packs import Pack, pack
 from moco_core.dashboard.points import Pane, Points
 from moco_core.dashboard.sprite import NO_SPRITE, sprite
+from moco_core.dashboard.widgets import file_name
 from moco_core.runs import EvalSet
 from moco_core.runs.schema import packed_names
 
@@ -75,7 +76,7 @@ def explorer(
             "links": [[int(a), int(b)] for a, b in links],
             "height": height,
             "caption": caption,
-            "file": f"moco-lens-{key}",
+            "file": file_name(f"{key} {caption}"),
         }
 
         def keep_frame() -> None:

@@ -47,6 +47,12 @@ def progress_chart(
         ("mean negative", negative_cosine, NEGATIVE),
     ):
         figure.add_scatter(x=step, y=values, name=name, line={"color": colour, "width": 2}, row=2, col=1)
+    figure.add_annotation(
+        text=f'<span style="color:{POSITIVE}">━ positive</span>  <span style="color:{NEGATIVE}">━ mean negative</span>',
+        **{"x": 0, "xref": "x2 domain", "xanchor": "left", "y": 1, "yref": "y2 domain", "yanchor": "bottom"},
+        font={"size": 11},
+        showarrow=False,
+    )
     # Negatives may lie opposite for a while.
     lowest = float(np.nanmin([-0.2, *positive_cosine, *negative_cosine]))
     framed(figure, x="", y="", height=300)
