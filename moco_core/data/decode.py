@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import stat
 import struct
 import threading
 import zlib
@@ -53,6 +54,8 @@ def decode(picture: Path | bytes, size: int, *, whole: bool = False) -> tuple[np
     """
     file = io.BytesIO(picture) if isinstance(picture, bytes) else picture
     try:
+        if isinstance(file, Path) and not stat.S_ISREG(file.stat().st_mode):
+            raise DecodeError("not a file")  # reading a pipe would wait for whoever writes to it
         with Image.open(file, formats=FORMATS) as image:
             if image.width * image.height <= LARGE:
                 return _square(image, size, whole)

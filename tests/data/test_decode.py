@@ -165,12 +165,15 @@ def broken(tmp_path: Path) -> dict[str, Path]:
     for name, bad in files.items():
         (tmp_path / name).write_bytes(bad)
     (tmp_path / "folder.png").mkdir()
+    os.mkfifo(tmp_path / "pipe.png")
+    os.symlink("/dev/zero", tmp_path / "device.png")
     os.symlink(tmp_path / "nowhere", tmp_path / "dangling.png")
     os.symlink(tmp_path / "loop.png", tmp_path / "loop.png")
     Image.fromarray(np.full((8, 8), 0.5, np.float32)).save(tmp_path / "float.tiff")
     return {p.name: p for p in tmp_path.iterdir()}
 
 
+@pytest.mark.timeout(20)  # seconds: a pipe that nobody writes to must not be waited for
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -179,7 +182,9 @@ def broken(tmp_path: Path) -> dict[str, Path]:
         ("half.jpg", "truncated"),
         ("start.jpg", "not an image|truncated"),
         ("script.png", "not an image"),
-        ("folder.png", "Is a directory"),
+        ("folder.png", "not a file"),
+        ("pipe.png", "not a file"),
+        ("device.png", "not a file"),
         ("dangling.png", "No such file or directory"),
         ("loop.png", "Too many levels of symbolic links"),
         ("float.tiff", "32-bit pixels"),
