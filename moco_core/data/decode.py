@@ -14,7 +14,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")  # others may start programs
-GREY_MODES = ("1", "L", "LA", "I;16", "I;16L", "I;16B", "I;16N")
+GREY_MODES = ("1", "L", "LA", "I;16", "I;16L", "I;16B", "I;16N", "I")
 UPRIGHT = {  # EXIF orientation → what undoes it
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -77,7 +77,7 @@ def _square(image: Image.Image, size: int, whole: bool) -> tuple[np.ndarray, boo
     grey = image.mode in GREY_MODES
     turn = UPRIGHT.get(_orientation(image))
     full: Image.Image = image
-    if image.mode.startswith("I;16"):
+    if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PPM"):  # which Pillow has scaled
         full = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise DecodeError("32-bit pixels, whose range is unknown")

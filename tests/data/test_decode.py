@@ -143,6 +143,16 @@ def test_sixteen_bit_greys_are_scaled_not_cut(tmp_path):
     np.testing.assert_array_equal(pixels[:, :, 0], ramp >> 8)
 
 
+@pytest.mark.parametrize("highest", [1023, 65535])
+def test_greys_of_more_than_eight_bits_in_a_pgm_are_scaled_by_its_header(tmp_path, highest):
+    ramp = np.linspace(0, highest, 32 * 32).round().astype(">u2")
+    path = tmp_path / "deep.pgm"
+    path.write_bytes(b"P5 32 32 %d\n" % highest + ramp.tobytes())
+    pixels, grey = decode(path, 32)
+    assert grey
+    np.testing.assert_allclose(pixels[:, :, 0].ravel(), ramp / highest * 255, atol=1)
+
+
 def test_palette_transparency_doesnt_disturb(tmp_path):
     image = Image.new("RGB", (8, 8), COLOUR).quantize(4)
     with warnings.catch_warnings():
