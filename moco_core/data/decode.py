@@ -84,7 +84,8 @@ def _square(image: Image.Image, size: int, whole: bool) -> tuple[np.ndarray, boo
     elif image.mode in ("1", "P", "PA"):
         full = image.convert("RGBA")  # names of colours can't be averaged
     if whole:
-        fitted = ImageOps.contain(full, (size, size), Image.Resampling.BOX).convert("RGB")
+        width, height = (max(1, round(size * side / max(full.size))) for side in full.size)
+        fitted = full.resize((width, height), Image.Resampling.BOX).convert("RGB")
         small = ImageOps.pad(fitted, (size, size))
     else:
         side = min(full.size)

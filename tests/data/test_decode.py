@@ -107,6 +107,14 @@ def test_one_pixel_fills_the_square(tmp_path):
     assert (pixels == COLOUR).all()
 
 
+@pytest.mark.parametrize("size", [(1, 5000), (5000, 1), (90, 30), (30, 90)])
+def test_of_a_picture_that_is_shown_whole_something_is_seen(tmp_path, size):
+    pixels, _ = decode(saved(Image.new("RGB", size, COLOUR), tmp_path / "strip.png"), 30, whole=True)
+    seen = (pixels == COLOUR).all(2)
+    assert seen.sum() == 30 * max(1, 30 * min(size) // max(size))
+    assert (pixels[~seen] == 0).all()
+
+
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize("mode", ["L", "1"])
 def test_a_hundred_megapixels_are_read(tmp_path, mode):
