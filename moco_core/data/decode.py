@@ -49,8 +49,8 @@ def decode(picture: Path | bytes, size: int, *, whole: bool = False) -> tuple[np
     """A picture's centre square as uint8 size×size×3, upright, and whether it holds greys alone.
 
     `picture` is a file's path or its content. With `whole` all of it is shown, between black bars. Of an animation,
-    the first frame. Raises `DecodeError` for what is damaged, unreadable, no image, of 32-bit pixels, or larger than
-    Pillow's limit for decompression bombs.
+    the first frame; what is transparent is white. Raises `DecodeError` for what is damaged, unreadable, no image, of
+    32-bit pixels, or larger than Pillow's limit for decompression bombs.
     """
     file = io.BytesIO(picture) if isinstance(picture, bytes) else picture
     try:
@@ -81,18 +81,24 @@ def _square(image: Image.Image, size: int, whole: bool) -> tuple[np.ndarray, boo
         full = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise DecodeError("32-bit pixels, whose range is unknown")
-    elif image.mode in ("1", "P", "PA"):
+    elif image.mode in ("1", "P") or image.has_transparency_data:
         full = image.convert("RGBA")  # names of colours can't be averaged
     if whole:
         width, height = (max(1, round(size * side / max(full.size))) for side in full.size)
-        fitted = full.resize((width, height), Image.Resampling.BOX).convert("RGB")
+        fitted = _on_white(full.resize((width, height), Image.Resampling.BOX))
         small = ImageOps.pad(fitted, (size, size))
     else:
         side = min(full.size)
         left, top = (full.width - side) // 2, (full.height - side) // 2
         box = (left, top, left + side, top + side)
-        small = full.resize((size, size), Image.Resampling.BILINEAR, box=box).convert("RGB")
+        small = _on_white(full.resize((size, size), Image.Resampling.BILINEAR, box=box))
     return np.asarray(small if turn is None else small.transpose(turn)), grey
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """As pages and viewers show it: drawings in black on nothing would else be black on black."""
+    image = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
 
 
 def _orientation(image: Image.Image) -> int:

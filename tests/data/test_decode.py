@@ -165,8 +165,28 @@ def test_palette_transparency_doesnt_disturb(tmp_path):
     image = Image.new("RGB", (8, 8), COLOUR).quantize(4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pixels, _ = decode(saved(image, tmp_path / "clear.png", transparency=bytes([0, 128, 255])), 8)
+        pixels, _ = decode(saved(image, tmp_path / "solid.png", transparency=bytes([255, 128, 0])), 8)
     assert (pixels == COLOUR).all()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "L", "RGB"])
+def test_what_is_transparent_is_white(tmp_path, mode, whole):
+    """A black bar on nothing, the way that icons and drawings are kept; all of it is black by its colours alone."""
+    bar = np.zeros((40, 40), np.uint8)
+    bar[:, 20:] = 255  # seen
+    path = tmp_path / "bar.png"
+    if mode in ("RGBA", "LA"):
+        image = Image.fromarray(np.zeros((40, 40), np.uint8)).convert(mode)
+        image.putalpha(Image.fromarray(bar))
+        image.save(path)
+    else:  # one colour stands for nothing: 7, which is nearly black
+        image = Image.fromarray(np.where(bar, 0, 7).astype(np.uint8)).convert(mode)
+        image.save(path, transparency=(7, 7, 7) if mode == "RGB" else 7)
+    pixels, grey = decode(path, 20, whole=whole)
+    assert grey == (mode in ("L", "LA"))
+    assert (pixels[:, :9] == 255).all()
+    assert (pixels[:, 11:] == 0).all()
 
 
 def broken(tmp_path: Path) -> dict[str, Path]:
