@@ -79,13 +79,14 @@ def _look(listing: Listing, size: int, known: dict[int, str]) -> Survey:
 
 def _key(listing: Listing, size: int) -> str:
     """A name that changes with the size and with every file's path, length and time of change."""
-    digest = hashlib.sha256(f"{listing.root}\0{size}\0".encode())
+    digest = hashlib.sha256(os.fsencode(f"{listing.root}\0{size}\0"))
     for file, held_out in zip(listing.files, listing.held_out, strict=True):
         try:
             status = os.stat(listing.root / file)
-            digest.update(f"{file}\0{held_out}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+            state = f"{held_out}\0{status.st_size}\0{status.st_mtime_ns}"
         except OSError as error:
-            digest.update(f"{file}\0{error.errno}\0".encode())
+            state = f"{error.errno}"
+        digest.update(os.fsencode(f"{file}\0{state}\0"))  # names need not be UTF-8
     return digest.hexdigest()[:32]
 
 

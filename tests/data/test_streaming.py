@@ -58,6 +58,19 @@ def test_a_streamed_set_is_the_set_in_memory(root, cache):
         assert streamed.batch(torch.arange(len(held))).equal(held.images)
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no such names")
+def test_names_that_are_no_utf8_stream_too(tmp_path, cache):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    write_images(tmp_path, *(f"{i}.png" for i in range(6)))
+    folder.mkdir()
+    for i in range(6):
+        (tmp_path / f"{i}.png").rename(folder / os.fsdecode(b"%d\xff.png" % i))
+    train, held_out = stream_folder(folder, 12, cache)
+    in_memory, _ = load_folder(folder, 12)
+    assert (len(train), len(held_out)) == (4, 2)
+    assert train.fingerprint() == in_memory.fingerprint()
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_batches_read_ahead_are_those_in_memory(root, cache, workers):
     streamed, held = stream_folder(root, 16, cache, workers)[0], load_folder(root, 16)[0]
