@@ -13,6 +13,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+NOT_DATA = ("__MACOSX",)
 FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")  # others may start programs
 GREY_MODES = ("1", "L", "LA", "I;16", "I;16L", "I;16B", "I;16N", "I")
 UPRIGHT = {  # EXIF orientation → what undoes it
@@ -43,6 +44,11 @@ DAMAGE = (
 
 class DecodeError(ValueError):
     """A file can't be read as an image; the message is the reason alone."""
+
+
+def is_data(name: str) -> bool:
+    """Whether a file or folder is one that people mean: not hidden, and not added by a system."""
+    return not name.startswith(".") and name not in NOT_DATA
 
 
 def decode(picture: Path | bytes, size: int, *, whole: bool = False) -> tuple[np.ndarray, bool]:

@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from moco_core.config import some
-from moco_core.data.decode import SUFFIXES
+from moco_core.data.decode import SUFFIXES, is_data
 from moco_core.data.images import DataError
 from moco_core.data.split import FEWEST_TO_SPLIT, held_out_rows
 
 TRAIN = "train"
 HELD_OUT = ("val", "valid", "validation", "test")  # the first that is there
-NOT_DATA = ("__MACOSX",)
 
 
 @dataclass(frozen=True)
@@ -82,15 +81,11 @@ def _walk(root: Path, base: Path) -> tuple[list[str], dict[str, str]]:
             below.clear()
             continue
         seen.add(real)
-        below[:] = sorted(filter(_is_data, below))
+        below[:] = sorted(filter(is_data, below))
         relative = Path(folder).relative_to(root)
-        images = (name for name in names if _is_data(name) and name.lower().endswith(SUFFIXES))
+        images = (name for name in names if is_data(name) and name.lower().endswith(SUFFIXES))
         files += [(relative / name).as_posix() for name in images]
     return files, unreadable
-
-
-def _is_data(name: str) -> bool:
-    return not name.startswith(".") and name not in NOT_DATA
 
 
 def _class_of(file: str, depth: int) -> str:
@@ -104,7 +99,7 @@ def _no_empty_class(root: Path, base: Path, accounted_for: Collection[str]) -> N
     empty = sorted(
         entry.relative_to(root).as_posix()
         for entry in base.iterdir()
-        if entry.is_dir() and _is_data(entry.name) and entry.name not in accounted_for
+        if entry.is_dir() and is_data(entry.name) and entry.name not in accounted_for
     )
     if empty:
         raise DataError(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from moco_core.data.decode import SUFFIXES, DecodeError, decode
+from moco_core.data.decode import SUFFIXES, DecodeError, decode, is_data
 from moco_core.interop.problem import VectorsError
 
 SIDE = 64  # pixels of a thumbnail
@@ -66,7 +66,11 @@ def in_folder(folder: Path, count: int, called: Sequence[str] | None) -> tuple[l
     A name matches a path below the folder, a file's name, or that without its ending. `VectorsError` when neither the
     names nor the number of files fit.
     """
-    files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
+    files = sorted(
+        f
+        for f in folder.rglob("*")
+        if f.suffix.lower() in SUFFIXES and all(map(is_data, f.relative_to(folder).parts)) and f.is_file()
+    )
     if not files:
         raise VectorsError(f"there are no images in {folder}; known are {', '.join(SUFFIXES)}")
     by_name = _by_name(files, folder)

@@ -403,6 +403,10 @@ def test_images_by_column_by_name_and_by_order(tmp_path):
     by_order = read(tmp_path / "b.npy", images=str(tmp_path / "pics"))
     np.testing.assert_array_equal(by_order.vectors.thumbnails, found.vectors.thumbnails)
     assert by_order.source["images"] == "folder pics, by order of their paths"
+    for name in ("._p00.png", ".trash/p00.png", "__MACOSX/p00.png"):  # which systems leave behind
+        picture(tmp_path / "pics" / name, 255)
+    by_order = read(tmp_path / "b.npy", images="pics")
+    np.testing.assert_array_equal(by_order.vectors.thumbnails, found.vectors.thumbnails)
     (tmp_path / "pics" / "p03.png").unlink()
     with pytest.raises(VectorsError, match="holds 11 images for 12 vectors, and without names"):
         read(tmp_path / "b.npy", images="pics")
