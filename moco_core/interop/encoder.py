@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from moco_core.config import ConfigError, some
 from moco_core.interop.heads import find_head
 from moco_core.interop.matching import find_backbone, suggestion
-from moco_core.interop.weights import Weights, WeightsError
+from moco_core.interop.weights import Weights, WeightsError, form, plain
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,22 @@ def load_encoder(weights: Weights, arch: str, prefix: str, image_size: int) -> L
         )
     match, others = find_backbone(weights, arch, prefix)
     state = match.state(weights.tensors)
-    broken = [name for name, tensor in state.items() if not tensor.isfinite().all()]
+    backbone = match.build()
+    floats = {
+        n: state[n] for n, own in backbone.state_dict().items() if n in state and own.is_floating_point()
+    }
+    odd = [name for name, tensor in floats.items() if not plain(tensor)]
+    if odd:
+        raise WeightsError(
+            f"{weights.path} holds {len(odd)} tensors in a form that isn't read ({odd[0]} is {form(floats[odd[0]])}): "
+            f"{arch} takes dense ones of floats, of 16, 32 or 64 bits each"
+        )
+    broken = [name for name, tensor in floats.items() if not tensor.isfinite().all()]
     if broken:
         raise WeightsError(
             f"{weights.path} holds weights that are not finite, in {len(broken)} of its tensors ({some(broken)}): its "
             "training has broken down"
         )
-    backbone = match.build()
     backbone.load_state_dict(state, strict=False)  # all but counters is there
     backbone.eval()
     channels = next((m.in_channels for m in backbone.modules() if isinstance(m, nn.Conv2d)), 3)
@@ -66,7 +75,7 @@ def load_encoder(weights: Weights, arch: str, prefix: str, image_size: int) -> L
     except (RuntimeError, AssertionError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise WeightsError(f"{arch} takes no images of {image_size} pixels: {reason}") from error
-    found = find_head(weights.tensors, match.prefix, width)
+    found = find_head({n: t for n, t in weights.tensors.items() if plain(t)}, match.prefix, width)
     name, head = found or ("", None)
     left = [there for there in match.others if not (name and there.startswith(f"{name}."))]
     dim = width if head is None else head[-1].out_features

@@ -19,6 +19,7 @@ from torch.serialization import safe_globals
 from moco_core.config import some
 from moco_core.interop.problem import VectorsError
 
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 DEEPEST = 6  # dictionaries within dictionaries; a damaged file may hold one that contains itself
 ACCEPTED = (
     "a whole file is accepted that torch.save or safetensors wrote, such as a state dict or a checkpoint"
@@ -103,6 +104,18 @@ def read_weights(path: Path) -> Weights:
             "save a state dict, as in torch.save(model.state_dict(), 'weights.pt')"
         )
     return Weights(path, kind, digest, tensors)
+
+
+def plain(tensor: Tensor) -> bool:
+    """Whether a tensor can be computed with as it is: dense, of floats, not quantised."""
+    return tensor.dtype in FLOATS and tensor.layout is torch.strided and not tensor.is_meta
+
+
+def form(tensor: Tensor) -> str:
+    """What kind of tensor it is, in words."""
+    kind = str(tensor.dtype).removeprefix("torch.")
+    sparse = "" if tensor.layout is torch.strided else ", sparse"
+    return kind + sparse + (", without values" if tensor.is_meta else "")
 
 
 class _Unused:

@@ -189,6 +189,33 @@ def test_counters_of_batch_norm_may_be_absent():
     torch.testing.assert_close(seen(encoder)[0], checkpoints.features(IMAGES))
 
 
+@pytest.mark.parametrize(
+    ("change", "form"),
+    [
+        (lambda weight: torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8), "qint8"),
+        (lambda weight: (100 * weight).to(torch.int8), "int8"),
+        (lambda weight: weight.to(torch.float8_e4m3fn), "float8_e4m3fn"),
+        (lambda weight: weight.to(torch.complex64), "complex64"),
+        (torch.Tensor.to_sparse, "float32, sparse"),
+        (lambda weight: weight.to("meta"), "float32, without values"),
+    ],
+)
+def test_weights_that_are_no_plain_floats_are_refused(change, form):
+    state = {n: change(t) if t.is_floating_point() else t for n, t in checkpoints.backbone().items()}
+    with pytest.raises(
+        WeightsError, match=rf"holds 100 tensors in a form that isn't read \(conv1.weight is {form}\)"
+    ):
+        load_encoder(held(state), "resnet18", "", 64)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_any_precision_are_computed_with_as_float32(kind):
+    state = {n: t.to(kind) if t.is_floating_point() else t for n, t in checkpoints.backbone().items()}
+    encoder = load_encoder(held(state), "resnet18", "", 64)
+    assert {parameter.dtype for parameter in encoder.backbone.parameters()} == {torch.float32}
+    torch.testing.assert_close(seen(encoder)[0], checkpoints.features(IMAGES), rtol=0.1, atol=0.1)
+
+
 def test_architectures_that_are_unknown_or_not_named(tmp_path):
     path = checkpoints.plain(tmp_path / "w.pt")
     with pytest.raises(ConfigError, match="got 'resnet81'; did you mean 'resnet18'"):
