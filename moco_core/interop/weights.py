@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -98,9 +99,9 @@ def read_weights(path: Path) -> Weights:
     content = _safetensors(path) if kind == "safetensors" else _torch(path)
     tensors = dict(_flat(content, ""))
     if not tensors:
-        found = f"keys {some([str(key) for key in content])}" if isinstance(content, dict) else ""
+        keys = [str(key) for key in content] if isinstance(content, dict) else []
         raise WeightsError(
-            f"{path} holds no named tensors but {found or f'a {type(content).__name__}'}: "
+            f"{path} holds no named tensors but {f'keys {some(keys)}' if keys else f'a {type(content).__name__}'}: "
             "save a state dict, as in torch.save(model.state_dict(), 'weights.pt')"
         )
     return Weights(path, kind, digest, tensors)
@@ -152,7 +153,10 @@ def _torch(path: Path) -> Any:
             *((_Unused, name) for name in BESIDE_WEIGHTS),
             *((_Dictionary, name) for name in DICTIONARIES),
         ]
-        with safe_globals(stands_for):
+        with safe_globals(stands_for), warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # of pickles that torch didn't write: they are read, or refused below
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can raise anything
         names = _code_in(path, error)
@@ -190,7 +194,7 @@ def _code_in(path: Path, error: Exception) -> list[str]:
 
 
 def _flat(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor) and name:
         yield name, value.detach()
     elif isinstance(value, dict) and depth < DEEPEST:
         for key, below in value.items():

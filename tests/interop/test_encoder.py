@@ -4,6 +4,7 @@ import os
 import pickle
 import sys
 import types
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -327,6 +328,15 @@ def test_files_without_tensors(tmp_path):
     torch.save([torch.zeros(2)], tmp_path / "w")
     with pytest.raises(WeightsError, match="holds no named tensors but a list"):
         read_weights(tmp_path / "w")
+    for content, sentence in (({}, "but a dict:"), (torch.zeros(2), "but a Tensor:")):
+        torch.save(content, tmp_path / "w")
+        with pytest.raises(WeightsError, match=f"holds no named tensors {sentence}"):
+            read_weights(tmp_path / "w")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (tmp_path / "w").write_bytes(pickle.dumps({"x": 1}, protocol=4))  # not torch's protocol
+        with pytest.raises(WeightsError):
+            read_weights(tmp_path / "w")
     accepted = (
         "a whole file is accepted that torch.save or safetensors wrote, such as a state dict or a checkpoint"
     )
