@@ -13,6 +13,9 @@ from moco_core.interop.architectures import CLASSIFIERS, COMMON, Build, Outline,
 from moco_core.interop.weights import Weights, WeightsError
 
 COUNTER = "num_batches_tracked"  # of batch norm; not a weight, and absent in old files
+TRANSFORMERS = re.compile(
+    r"(patch_embeddings|embedder|encoder\.(layer|stages)\.\d+\.(attention|layers))\."
+)  # in names of its models
 SLOW = {"k", "key", "momentum", "teacher", "target", "ema"}  # words in the names of slow copies of an encoder
 
 
@@ -137,7 +140,12 @@ def _rank(match: Match) -> tuple[bool, int]:
 def _refusal(weights: Weights, arch: str, matches: list[Match]) -> str:
     other = suggestion(weights)
     hint = f"; they fit --arch {other}" if other else ""
-    if not matches:
+    if any(map(TRANSFORMERS.search, weights.tensors)):
+        hint = (
+            "; these names are those of Hugging Face's transformers, which aren't read: timm has many of the same "
+            "models, whose weights go with --arch timm:NAME"
+        )
+    if not any(map(_fitting, matches)):
         some = ", ".join(list(weights.tensors)[:3])
         return f"{weights.path} holds no weight of {arch}: its {len(weights.tensors)} tensors are {some}, …{hint}"
     best = max(matches, key=lambda match: (_fitting(match), -len(match.strangers)))

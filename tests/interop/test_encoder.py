@@ -172,6 +172,22 @@ def test_another_architecture_is_refused_and_the_right_one_named(there, asked, s
         load_encoder(held(state), asked, "", 64)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("resnet.embedder.embedder.convolution.weight", "classifier.1.weight", "classifier.1.bias"),
+        ("vit.embeddings.cls_token", "vit.embeddings.patch_embeddings.projection.weight"),
+        ("embeddings.mask_token", "encoder.layer.0.attention.attention.query.weight"),
+    ],
+)
+def test_names_of_transformers_are_refused_with_what_goes_instead(names):
+    state = {name: torch.zeros(10, 512, device="meta") for name in names}
+    with pytest.raises(
+        WeightsError, match=rf"holds no weight of resnet18: its {len(names)} tensors are .* --arch timm:NAME$"
+    ):
+        load_encoder(held(state), "resnet18", "", 64)
+
+
 def test_a_backbone_that_lacks_one_tensor_is_refused():
     state = dict(checkpoints.resnet18().state_dict())
     del state["layer3.0.conv1.weight"]
