@@ -117,6 +117,8 @@ def plain(array: Array) -> Array:
         array = array.argmax(1)
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8", "replace")
+    if array.dtype.kind == "V":  # of several fields
+        return np.array([str(entry) for entry in array.flat], object).reshape(array.shape)
     return array if array.dtype.kind in "iufb" else array.astype(str).astype(object)
 
 

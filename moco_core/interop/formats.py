@@ -27,7 +27,11 @@ from moco_core.interop.text_files import has_titles, text_lines, text_table
 
 Array = np.ndarray
 
-MAGIC = {".npy": b"\x93NUMPY", ".npz": b"PK", ".parquet": b"PAR1"}
+MAGIC: dict[str, bytes | tuple[bytes, ...]] = {
+    ".npy": b"\x93NUMPY",
+    ".npz": (b"PK\x03\x04", b"PK\x05\x06"),
+    ".parquet": b"PAR1",
+}
 TEXT = (".csv", ".tsv", ".txt")
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt", ".joblib")
 
