@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,15 @@ def check_room(path: Path, size: int) -> None:
         raise VectorsError(
             f"{path.name} unpacks to {size / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB of memory are free; bring a "
             "part of it, or its vectors as .npy, which is read from disk"
+        )
+
+
+def check_names(path: Path, names: Sequence[str]) -> None:
+    """`VectorsError` where two columns of a table have the same name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise VectorsError(
+            f"{path.name} has more than one column {twice[0]!r}; columns need names of their own"
         )
 
 

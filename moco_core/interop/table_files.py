@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from moco_core.interop.columns import IDS, LABELS, named
-from moco_core.interop.content import VECTORS, Content, check_room, checked_rows, few, told
+from moco_core.interop.content import VECTORS, Content, check_names, check_room, checked_rows, few, told
 from moco_core.interop.problem import VectorsError
 from moco_core.interop.text_files import decimal_commas, has_titles, text_table
 
@@ -45,7 +44,6 @@ def read_parquet(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
 def read_text(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
     """Vectors from numeric columns, or a column of lists, of a table kept as text."""
     frame = text_table(path, titles=has_titles(path))
-    frame.columns = [str(name) for name in frame.columns]
     _check_known(path, columns, list(frame.columns))
     lists = [str(n) for n in frame.columns if _looks_like_lists(frame[n])]
     chosen = _list_column(path, lists, columns, kept)
@@ -69,14 +67,9 @@ def parquet_table(path: Path) -> pa.Table:
             table = table.cast(
                 pa.schema([field.with_type(_plain_type(field.type)) for field in table.schema])
             )
-        counts = Counter(table.column_names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise VectorsError(f"{path.name} can't be read: {told(error)}") from error
-    twice = [name for name, count in counts.items() if count > 1]
-    if twice:
-        raise VectorsError(
-            f"{path.name} has more than one column {twice[0]!r}; columns need names of their own"
-        )
+    check_names(path, table.column_names)
     return table
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from moco_core.interop.content import told
+from moco_core.interop.content import check_names, told
 from moco_core.interop.problem import VectorsError
 
 if TYPE_CHECKING:
@@ -38,22 +38,34 @@ def text_table(path: Path, *, titles: bool) -> pd.DataFrame:
             encoding="utf-8-sig",
             quoting=csv.QUOTE_MINIMAL if _quoted(path, separator) else csv.QUOTE_NONE,
             low_memory=False,
+            skipinitialspace=True,
             **more,
         )
 
     try:
         frame = read()
+        if not isinstance(frame.index, pd.RangeIndex):  # pandas takes what has no title for names of the rows
+            raise VectorsError(
+                f"the rows of {path.name} have more cells than its first line has titles: give every column one"
+            )
         texts = [i for i, kind in enumerate(frame.dtypes) if kind.kind not in "iufb"]
         if texts:  # once more: among numbers NA and null are missing, among words they are words
-            as_written = read(usecols=texts, keep_default_na=False, na_values=[""])
+            as_written = read(usecols=texts, dtype=str, keep_default_na=False, na_values=[""])
             for i, name in zip(texts, as_written.columns, strict=True):
                 frame.isetitem(i, as_written[name])
+    except VectorsError:
+        raise
     except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
         if "EOF inside string" in str(error):
             raise _open_quote(path, _last_row(path, separator)) from error
         raise VectorsError(f"{path.name} can't be read as a table of text: {told(error)}") from error
     _check_quotes(path, frame, separator)
-    return frame
+    frame.columns = [str(name).strip() for name in frame.columns]
+    check_names(path, list(frame.columns))
+    ends = [
+        n for n in frame.columns if not titles or n.startswith("Unnamed: ")
+    ]  # where lines end with a separator
+    return frame.drop(columns=[name for name in ends if frame[name].isna().all()])
 
 
 def text_lines(path: Path, rows: int) -> Array:

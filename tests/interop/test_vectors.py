@@ -306,6 +306,28 @@ def test_a_header_of_an_array_that_is_too_long_is_no_pickle(tmp_path):
         read(tmp_path / "a.npy")
 
 
+def test_spaces_and_separators_at_the_ends_make_no_columns(tmp_path):
+    lines = ["v0, v1, v2 , label, name,"]
+    lines += [", ".join(map(repr, row.tolist())) + f', {i % 3}, "n, {i}",' for i, row in enumerate(VALUES)]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    found = read(tmp_path / "a.csv")
+    same(found)
+    np.testing.assert_array_equal(found.vectors.labels, LABELS)
+    assert found.vectors.names == tuple(f"n, {i}" for i in range(N))
+
+
+def test_ids_of_many_digits_are_names(tmp_path):
+    long = [f"{i}2345678901234567890123" for i in range(1, N + 1)]
+    found = read(csv(tmp_path / "a.csv", frame(id=long)))
+    same(found)
+    assert found.vectors.names == tuple(long)
+
+
+def test_labels_of_several_fields_are_text(tmp_path):
+    np.savez(tmp_path / "a.npz", embeddings=VALUES, label=np.array([(1, 2)] * N, dtype="i4,i4"))
+    assert read(tmp_path / "a.npz").vectors.class_names == ("(1, 2)",)
+
+
 def test_labels_of_bytes_are_text(tmp_path):
     words = np.array([b"caf\xc3\xa9", b"\xff"] * (N // 2))
     np.savez(tmp_path / "a.npz", embeddings=VALUES, label=words)
@@ -484,6 +506,11 @@ def refused(tmp_path):
             "differ in length: 2 numbers in row 0, 1 in row 1 .2 rows",
         ),
         "lines.csv": (lambda p: p.write_text("a,b\n1,2\n1,2,3\n"), "lines.csv can't be read as a table of text"),
+        "untitled.csv": (  # else a column further left would have its place
+            lambda p: p.write_text("a,b,label\n" + "1.5,2.5,3.5,0\n" * 4),
+            "the rows of untitled.csv have more cells than its first line has titles",
+        ),
+        "alike.csv": (lambda p: p.write_text("a,a ,b\n1,2,3\n4,5,6\n"), "has more than one column 'a'"),
         "latin.csv": (lambda p: p.write_bytes("näme,b\n1,2\n".encode("latin1")), "can't be read as a table"),
         "ids.csv": (
             lambda p: csv(p, frame(id=np.arange(N) // 2)),
@@ -494,6 +521,8 @@ def refused(tmp_path):
             lambda p: csv(p, frame(v3=["1.5"] * (N - 1) + ["1,5x"])),
             r"column 'v3' of typo\.csv holds numbers, but text in 1 rows, first in row 11 \('1,5x'\)",
         ),
+        "zip.npz": (lambda p: p.write_bytes(b"PK, just words"), "zip.npz is no npz file"),
+        "nothing.npz": (lambda p: np.savez(p), "it holds nothing"),
         "large.npz": (
             lambda p: np.savez(p, embeddings=one, id=np.arange(N) + 2.0**63),
             r"column 'id' holds 9\.223372036854776e\+18; whole numbers are below 2\^63",
