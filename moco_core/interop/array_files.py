@@ -87,7 +87,8 @@ def _named_arrays(
     beside = {
         n: column for n, a in found.items() if n != name and (column := plain(a)).shape == (len(values),)
     }
-    return Content(path, kind, values, f"array {name!r}", beside)
+    aside = tuple(n for n in found if n not in (name, *beside))
+    return Content(path, kind, values, f"array {name!r}", beside, aside=aside)
 
 
 def _member(path: Path, arrays: Any, name: str) -> Array:

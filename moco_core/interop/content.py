@@ -29,6 +29,7 @@ class Content:
     used: tuple[str, ...] = ()  # columns of a table that the vectors were made of
     beside: str = ""  # the file that further columns came from
     added: tuple[str, ...] = ()  # these columns
+    aside: tuple[str, ...] = ()  # what else it holds, of other lengths or of several numbers a vector
 
 
 def checked_rows(path: Path, what: str, array: Array) -> Array:

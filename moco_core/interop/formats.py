@@ -22,7 +22,7 @@ from moco_core.interop.array_files import (
 from moco_core.interop.columns import one_hot
 from moco_core.interop.content import Content
 from moco_core.interop.problem import VectorsError
-from moco_core.interop.table_files import frame_columns, parquet_table, read_parquet, read_text
+from moco_core.interop.table_files import frame_columns, parquet_columns, read_parquet, read_text
 from moco_core.interop.text_files import has_titles, text_lines, text_table
 
 Array = np.ndarray
@@ -76,7 +76,7 @@ def open_columns(path: Path, rows: int) -> dict[str, Array]:
     elif kind == ".safetensors":
         found = {name: plain(column) for name, column in tensors(path).items()}
     elif kind == ".parquet":
-        found = frame_columns(parquet_table(path).to_pandas())
+        found = parquet_columns(path)
     elif kind == ".txt":
         found = {"0": text_lines(path, rows)}
     else:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from moco_core.interop.array_files import plain
 from moco_core.interop.columns import IDS, LABELS, named
 from moco_core.interop.content import VECTORS, Content, check_names, check_room, checked_rows, few, told
 from moco_core.interop.problem import VectorsError
@@ -19,40 +23,70 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 Array = np.ndarray
+Lists = Mapping[str, Callable[[], Array]]  # columns of lists, by name
 
 
 def read_parquet(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
     """Vectors from numeric columns, or a column of lists, of a Parquet file."""
-    import pyarrow.types as types
-
     table = parquet_table(path)
-    lists = [
-        field.name
-        for field in table.schema
-        if _is_list(field.type)
-        and (types.is_floating(field.type.value_type) or types.is_integer(field.type.value_type))
-    ]
     _check_known(path, columns, table.column_names)
-    chosen = _list_column(path, lists, columns, kept)
-    if chosen is not None:
-        values = _from_lists(path, chosen, table.column(chosen))
-        beside = frame_columns(table.drop_columns(lists).to_pandas())
-        return Content(path, "Parquet", values, f"column {chosen!r} of lists", beside, (chosen,))
-    return _numeric(path, "Parquet", table.drop_columns(lists).to_pandas(), columns, kept)
+    lists = _lists(path, table)
+    frame = table.drop_columns(list(lists)).to_pandas()
+    return _taken(path, "Parquet", frame, lists, columns, kept)
+
+
+def parquet_columns(path: Path) -> dict[str, Array]:
+    """All columns of a Parquet file; lists of one number, or of a 1 among zeros, are columns of numbers."""
+    table = parquet_table(path)
+    lists = _lists(path, table)
+    found = frame_columns(table.drop_columns(list(lists)).to_pandas())
+    return found | {name: plain(values()) for name, values in lists.items()}
 
 
 def read_text(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
     """Vectors from numeric columns, or a column of lists, of a table kept as text."""
     frame = text_table(path, titles=has_titles(path))
     _check_known(path, columns, list(frame.columns))
-    lists = [str(n) for n in frame.columns if _looks_like_lists(frame[n])]
-    chosen = _list_column(path, lists, columns, kept)
-    if chosen is not None:
-        values = _parsed_lists(path, chosen, frame[chosen])
-        beside = frame_columns(frame.drop(columns=lists))
-        return Content(path, "text", values, f"column {chosen!r} of lists", beside, (chosen,))
+    lists = {
+        n: partial(_parsed_lists, path, n, frame[n]) for n in frame.columns if _looks_like_lists(frame[n])
+    }
     kind = "text with decimal commas" if decimal_commas(path) else "text"
-    return _numeric(path, kind, frame, columns, kept)
+    return _taken(path, kind, frame, lists, columns, kept)
+
+
+def _taken(
+    path: Path, kind: str, frame: pd.DataFrame, lists: Lists, columns: Sequence[str], kept: set[str]
+) -> Content:
+    """The vectors, from a column of lists or from numeric ones, and what lies beside them."""
+    classes: dict[str, Array] = {}
+    for name, values in lists.items():
+        if name not in columns and (name in kept or name.lower() in LABELS):
+            with suppress(VectorsError):  # of several lengths: no classes
+                column = plain(values())
+                classes |= {name: column} if column.ndim == 1 else {}
+    chosen = _list_column(path, [name for name in lists if name not in classes], columns, kept)
+    if chosen is None:
+        content = _numeric(path, kind, frame, columns, kept)
+    else:
+        beside = frame_columns(frame.drop(columns=list(lists), errors="ignore"))
+        content = Content(path, kind, lists[chosen](), f"column {chosen!r} of lists", beside, (chosen,))
+    return replace(
+        content,
+        columns={**content.columns, **classes},
+        aside=tuple(name for name in lists if name not in (chosen, *classes)),
+    )
+
+
+def _lists(path: Path, table: pa.Table) -> Lists:
+    """The columns of lists of numbers, each to be read as an array."""
+    import pyarrow.types as types
+
+    return {
+        field.name: partial(_from_lists, path, field.name, table.column(field.name))
+        for field in table.schema
+        if _is_list(field.type)
+        and (types.is_floating(field.type.value_type) or types.is_integer(field.type.value_type))
+    }
 
 
 def parquet_table(path: Path) -> pa.Table:

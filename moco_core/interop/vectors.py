@@ -12,7 +12,7 @@ import numpy as np
 
 from moco_core.analysis.checks import blocks
 from moco_core.interop import columns as beside
-from moco_core.interop.content import Content
+from moco_core.interop.content import Content, few
 from moco_core.interop.formats import digest, open_vectors, with_columns
 from moco_core.interop.imported import Vectors
 from moco_core.interop.problem import VectorsError
@@ -104,6 +104,8 @@ def assembled(content: Content, choices: Choices) -> Reading:
     _take_labels(samples, labelling, choices, labels_file)
     _take_names(samples, columns, choices)
     _take_images(samples, columns, choices, path, count)
+    if content.aside:
+        samples.sentences.append(f"left aside, as not one entry a vector: {few(content.aside)}")
     if second is not None:
         samples.source["second_view"] = {"file": second.path.name, "sha256": digest(second.path)}
         samples.sentences.append(f"second view: {second.path.name}, {second.taken}")
