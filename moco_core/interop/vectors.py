@@ -188,9 +188,9 @@ def _usable(
     content: Content, second: Content | None, choices: Choices
 ) -> tuple[Array | None, dict[str, int]]:
     """Which rows to keep, None for all, and how many are left out and why; refuses bad rows unless told otherwise."""
-    infinite, zero = _bad_rows(content.values)
-    if second is not None:
-        infinite, zero = (a | b for a, b in zip((infinite, zero), _bad_rows(second.values), strict=True))
+    files = [content] if second is None else [content, second]
+    bad_rows = [_bad_rows(file.values) for file in files]
+    infinite, zero = (np.any(bad, axis=0) for bad in zip(*bad_rows, strict=True))
     found = {"not finite (NaN or infinity)": infinite, "zero": zero}
     if not (infinite.any() or zero.any()):
         return None, {}
@@ -200,8 +200,9 @@ def _usable(
             for why, bad in found.items()
             if bad.any()
         ]
+        where = " and ".join(f.path.name for f, bad in zip(files, bad_rows, strict=True) if np.any(bad))
         raise VectorsError(
-            f"of the {len(infinite):,} rows of {content.path.name} (the first row is 0), {'; '.join(parts)}. Mend "
+            f"of the {len(infinite):,} rows of {where} (the first row is 0), {'; '.join(parts)}. Mend "
             "them or leave them out (--drop-bad)"
         )
     return ~(infinite | zero), {why: int(bad.sum()) for why, bad in found.items() if bad.any()}

@@ -389,6 +389,9 @@ def test_a_second_view(tmp_path):
     with pytest.raises(VectorsError, match=r"shape of a\.npy, 12×3; c.npy has 4×3"):
         read(tmp_path / "a.npy", second=str(tmp_path / "c.npy"))
     np.save(tmp_path / "d.npy", np.where(np.arange(N)[:, None] == 4, np.nan, VALUES).astype(np.float64))
+    for first, second in ("ad", "da"):
+        with pytest.raises(VectorsError, match=r"of the 12 rows of d\.npy .* the first is row 4"):
+            read(tmp_path / f"{first}.npy", second=str(tmp_path / f"{second}.npy"))
     csv(tmp_path / "d.csv", pd.DataFrame(np.load(tmp_path / "d.npy")))
     for first, second in (("a.npy", "a.npy"), ("d.npy", "d.csv")):
         with pytest.raises(VectorsError, match=rf"{second}, holds the same vectors as {first}.*leave it out"):
