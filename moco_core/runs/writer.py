@@ -171,12 +171,13 @@ class RunWriter:
         """
         for checkpoint in Run(self.path).steps:
             weights = checkpoint.path / schema.WEIGHTS_FILE
-            if checkpoint.step >= before or not weights.exists():
-                continue
-            manifest = checkpoint.manifest
-            files = {name: entry for name, entry in manifest["files"].items() if name != weights.name}
-            replace_json(checkpoint.path / schema.MANIFEST_FILE, {**manifest, "files": files})
-            weights.unlink()
+            with suppress(OSError):  # the next call tries again
+                if checkpoint.step >= before or not weights.exists():
+                    continue
+                manifest = checkpoint.manifest
+                files = {name: entry for name, entry in manifest["files"].items() if name != weights.name}
+                replace_json(checkpoint.path / schema.MANIFEST_FILE, {**manifest, "files": files})
+                weights.unlink()
 
     def write_resume(self, step: int, arrays: Arrays) -> None:
         """Store everything that training needs to go on from `step`, then drop older states."""
@@ -185,7 +186,7 @@ class RunWriter:
         self._write_folder(folder, step, {"state.safetensors": save(_contiguous(arrays))})
         for old in folder.glob("step-*"):
             if old.name != step_name(step):
-                shutil.rmtree(old)
+                shutil.rmtree(old, ignore_errors=True)  # the next call tries again
 
     def clear_unfinished(self) -> None:
         """Remove temporary files and folders that a kill left behind."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moco_core.config import TrainConfig
-from moco_core.runs import RunError, RunStore, RunWriter, schema
+from moco_core.runs import Run, RunError, RunStore, RunWriter, schema
 from moco_core.runs.verify import damage
 from moco_core.runs.writer import slug
 from tests.synthetic import write_run
@@ -127,6 +127,28 @@ def test_dropping_old_weights_leaves_damaged_steps_alone(tmp_path, damage):
 
 
 def test_only_the_newest_resume_state_is_kept(tmp_path):
+def test_a_cleanup_that_fails_ends_nothing_and_is_tried_again(tmp_path, monkeypatch):
+    writer = RunWriter.create(tmp_path, TrainConfig())
+    for step in (0, 5):
+        writer.write_step(step, a_step() | {schema.WEIGHTS_FILE: {"query.w": np.ones(4, np.float32)}}, {})
+        writer.write_resume(step, {"x": np.zeros(2)})
+
+    def busy(*_, **__):
+        raise OSError(16, "Device or resource busy")
+
+    with monkeypatch.context() as storage:
+        storage.setattr(os, "unlink", busy)  # what rmtree and Path.unlink call
+        storage.setattr(os, "rmdir", busy)
+        writer.drop_weights(before=5)
+        writer.write_resume(9, {"x": np.zeros(2)})
+    assert len(list((writer.path / "resume").iterdir())) == 2
+    assert RunStore(tmp_path)[writer.run_id].resume_state().step == 9
+    writer.drop_weights(before=5)
+    writer.write_resume(10, {"x": np.zeros(2)})
+    assert [path.name for path in (writer.path / "resume").iterdir()] == ["step-00000010"]
+    assert [(c.path / schema.WEIGHTS_FILE).exists() for c in Run(writer.path).steps] == [False, True]
+
+
     writer = RunWriter.create(tmp_path, TrainConfig())
     for step in (3, 8):
         writer.write_resume(step, {"x": np.full(2, step)})
