@@ -112,8 +112,13 @@ class RunWriter:
         return TrainConfig.from_dict(self._info["config"])
 
     def describe(self, **fields: Any) -> None:
-        """Merge facts (data-set fingerprint, device, versions, a new name) into run.json."""
-        self._info = {**read_json(self.path / schema.RUN_FILE), **fields}  # others rename runs
+        """Merge facts (data-set fingerprint, device, versions, a new name) into run.json.
+
+        A file that was damaged since it was opened is written anew.
+        """
+        with suppress(RunError):
+            self._info = read_json(self.path / schema.RUN_FILE)  # others rename runs
+        self._info = {**self._info, **fields}
         replace_json(self.path / schema.RUN_FILE, self._info)
 
     def add_seconds(self, **parts: float) -> None:
@@ -124,7 +129,11 @@ class RunWriter:
     @property
     def seconds(self) -> dict[str, float]:
         """Wall-clock seconds by part: `run` in all, of it `snapshots`, of these `drift`."""
-        return dict(self._info.get("seconds", {}))
+        seconds = self._info.get("seconds")
+        parts = seconds.items() if isinstance(seconds, dict) else ()
+        return {
+            name: value for name, value in parts if isinstance(value, int | float) and math.isfinite(value)
+        }
 
     def set_status(self, **changes: Any) -> None:
         """Change fields of status.json and renew its heartbeat; whoever names the step says that it was just taken."""

@@ -1,4 +1,5 @@
 import json
+import math
 import multiprocessing
 import os
 
@@ -126,7 +127,6 @@ def test_dropping_old_weights_leaves_damaged_steps_alone(tmp_path, damage):
     assert list(RunStore(tmp_path)[writer.run_id].damaged_steps) == ["step-00000000"]
 
 
-def test_only_the_newest_resume_state_is_kept(tmp_path):
 def test_a_cleanup_that_fails_ends_nothing_and_is_tried_again(tmp_path, monkeypatch):
     writer = RunWriter.create(tmp_path, TrainConfig())
     for step in (0, 5):
@@ -149,6 +149,7 @@ def test_a_cleanup_that_fails_ends_nothing_and_is_tried_again(tmp_path, monkeypa
     assert [(c.path / schema.WEIGHTS_FILE).exists() for c in Run(writer.path).steps] == [False, True]
 
 
+def test_only_the_newest_resume_state_is_kept(tmp_path):
     writer = RunWriter.create(tmp_path, TrainConfig())
     for step in (3, 8):
         writer.write_resume(step, {"x": np.full(2, step)})
@@ -171,6 +172,25 @@ def test_seconds_add_up_over_resumes(tmp_path):
     writer.add_seconds(run=2.5, drift=0.25)
     writer.add_seconds(run=1.5, drift=0.25)
     assert writer.seconds == {"run": 4.0, "drift": 0.5}
+
+
+@pytest.mark.parametrize("seconds", [[1], {"run": "a", "drift": math.nan}, None])
+def test_seconds_that_are_none_count_nothing(tmp_path, seconds):
+    writer = RunWriter(write_run(tmp_path))
+    info = json.loads((writer.path / schema.RUN_FILE).read_text()) | {"seconds": seconds}
+    (writer.path / schema.RUN_FILE).write_text(json.dumps(info))
+    writer = RunWriter(writer.path)
+    writer.add_seconds(run=2.5)
+    assert RunWriter(writer.path).seconds == {"run": 2.5}
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]"])
+def test_facts_damaged_while_a_run_trains_are_written_anew(tmp_path, damage):
+    writer = RunWriter(write_run(tmp_path))
+    before = RunStore(tmp_path)[writer.run_id].info
+    (writer.path / schema.RUN_FILE).write_bytes(damage)
+    writer.describe(device="cpu")
+    assert RunStore(tmp_path)[writer.run_id].info == {**before, "device": "cpu"}
 
 
 def test_opening_what_is_not_there(tmp_path):
