@@ -26,6 +26,7 @@ EMBEDDINGS_FILE = "embeddings.safetensors"
 QUEUE_FILE = "queue.safetensors"
 DRIFT_FILE = "drift.safetensors"
 RESUME_DIR = "resume"
+STATE_FILE = "state.safetensors"  # of a resume state
 CACHE_DIR = "cache"
 TENSORBOARD_DIR = "tensorboard"  # a copy, which nothing reads
 NAMES = "names"  # optional array of the evaluation set: what its samples are called

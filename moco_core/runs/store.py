@@ -238,11 +238,22 @@ class Run:
         raise RunError(f"run {self.id} has no readable step {number}; there are: {there}")
 
     def resume_state(self) -> Checkpoint | None:
-        """The newest state that training can go on from, or None when there is none that can be read."""
+        """The newest state that training can go on from, None when there is none; `RunError` when all are damaged."""
+        damage: RunError | None = None
         for folder in sorted(self.path.glob(f"{schema.RESUME_DIR}/step-*"), reverse=True):
             match = schema.STEP_PATTERN.fullmatch(folder.name)
-            if match:
-                return self._open_step(folder, int(match[1]))
+            if match is None:
+                continue
+            try:
+                state = self._open_step(folder, int(match[1]))
+                state.arrays(schema.STATE_FILE)  # compares the checksum
+            except RunError as error:
+                damage = damage or error
+            else:
+                return state
+        if damage:
+            folder = self.path / schema.RESUME_DIR
+            raise RunError(f"the resume state is damaged: {damage}; without {folder} the run begins again")
         return None
 
     def history(self) -> dict[str, np.ndarray]:

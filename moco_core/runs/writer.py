@@ -192,7 +192,7 @@ class RunWriter:
         """Store everything that training needs to go on from `step`, then drop older states."""
         folder = self.path / schema.RESUME_DIR
         folder.mkdir(exist_ok=True)
-        self._write_folder(folder, step, {"state.safetensors": save(_contiguous(arrays))})
+        self._write_folder(folder, step, {schema.STATE_FILE: save(_contiguous(arrays))})
         for old in folder.glob("step-*"):
             if old.name != step_name(step):
                 shutil.rmtree(old, ignore_errors=True)  # the next call tries again

@@ -13,7 +13,7 @@ from torch import Tensor
 from moco_core import __version__
 from moco_core.contrast.group import Group
 from moco_core.contrast.method import Method, Scored, readouts
-from moco_core.runs import RunStore, RunWriter
+from moco_core.runs import RunStore, RunWriter, schema
 from moco_core.training.device import device_name, keep_freed_memory
 from moco_core.training.optimizer import build_optimizer, set_learning_rate
 from moco_core.training.schedule import learning_rate, momentum, planned_snapshots
@@ -150,7 +150,7 @@ def _norms(*vectors: Sequence[Tensor]) -> Tensor:
 def _restore(run: RunWriter, method: Method, optimizer: torch.optim.Optimizer, group: Group) -> int:
     """Load the newest readable resume state; returns its step, 0 when there is none."""
     saved = RunStore(run.path.parent)[run.run_id].resume_state() if group.rank == 0 else None
-    arrays, step = group.share((saved.arrays("state.safetensors"), saved.step) if saved else ({}, 0))
+    arrays, step = group.share((saved.arrays(schema.STATE_FILE), saved.step) if saved else ({}, 0))
     if arrays:
         unpack(arrays, method, optimizer)
     run.truncate_history(step)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from moco_core.jobs.removal import delete
-from moco_core.runs import RunError, RunStore, RunWriter, schema
+from moco_core.runs import Run, RunError, RunStore, RunWriter, schema
 from moco_core.runs.files import replace_json, sha256
 from moco_core.runs.verify import damage
 from moco_core.tables import runs_table
@@ -319,3 +319,27 @@ def test_samples_may_have_names(path):
     writer.write_eval_set(arrays | {"names": schema.packed_names(names[:-1])}, images.class_names)
     with pytest.raises(RunError, match="names 29 samples where there are 30"):
         _ = reopen(path).eval_set
+
+
+@pytest.mark.parametrize("file", [schema.MANIFEST_FILE, schema.STATE_FILE])
+@pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
+def test_training_goes_on_from_the_newest_state_that_is_sound(path, file, damage):
+    def spoil(step):
+        damaged = path / schema.RESUME_DIR / schema.step_name(step) / file
+        content = damaged.read_bytes()
+        damaged.unlink()
+        if damage != "gone":
+            damaged.write_bytes(content[:-3] + b"\1\1\1" * (damage == "changed"))
+
+    writer = RunWriter(path)
+    writer.write_resume(3, {"x": np.zeros(2, np.float32)})
+    older = path / schema.RESUME_DIR / schema.step_name(3)
+    shutil.copytree(older, path / "kept")
+    writer.write_resume(8, {"x": np.zeros(2, np.float32)})
+    shutil.move(path / "kept", older)  # as after a kill before it was removed
+    assert Run(path).resume_state().step == 8
+    spoil(8)
+    assert Run(path).resume_state().step == 3
+    spoil(3)
+    with pytest.raises(RunError, match=f"damaged: .*; without {path}/resume the run begins again"):
+        Run(path).resume_state()
