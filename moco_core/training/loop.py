@@ -81,6 +81,11 @@ def train(
         record = None
         if step % config.log_interval == 0 or step in (1, config.steps):
             record = _record(method, scored, step, lr, filled)
+            if not math.isfinite(record["loss"]):
+                run.append_history(pending)  # the way there
+                raise TrainingError(
+                    f"the loss is {record['loss']} at step {step}: lower lr or raise temperature"
+                )
             record["pairs_per_s"] = interval_pairs / (clock() - interval_began)
             interval_began, interval_pairs = clock(), 0
             pending.append(record)
@@ -125,8 +130,6 @@ def _record(method: Method, scored: Scored, step: int, lr: float, filled: int) -
     apart, length, gradient = _norms(torch._foreach_sub(theta_q, theta_k), theta_q, gradients)
     numbers = torch.stack([*shown, apart / length, gradient]).tolist()
     loss, positive_cosine, negative_cosine, contrast_accuracy, encoder_gap, grad_norm = numbers
-    if not math.isfinite(loss):
-        raise TrainingError(f"the loss is {loss} at step {step}: lower lr or raise temperature")
     return {
         "step": step,
         "loss": loss,

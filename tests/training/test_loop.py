@@ -218,6 +218,13 @@ def test_a_network_that_breaks_down_ends_the_run_with_advice(tmp_path, settings,
         train_small(tmp_path, **settings)
 
 
+def test_the_way_to_a_breakdown_is_kept(tmp_path):
+    with pytest.raises(TrainingError, match=r"the loss is nan at step \d+: lower lr") as ended:
+        train_small(tmp_path, temperature=1e-38, threads=1)
+    (run,) = RunStore(tmp_path)
+    assert f"step {len(run.history()['step']) + 1}:" in str(ended.value)
+
+
 def test_progress_reports_every_step(tmp_path):
     config = TrainConfig(**SMALL)
     seen = []
