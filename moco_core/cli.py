@@ -96,6 +96,8 @@ def train(
     """Train one run; the last line printed is its directory."""
     if preset.endswith("imagenet") and config.dataset == default("dataset") and not resume:
         raise ConfigError(f"preset {preset} needs the images: add --dataset folder:PATH")
+    if stop_after < 0:
+        raise ConfigError(f"stop_after must be at least 0, got {stop_after}")
     folder = root or default_root()
     options = _slurm_options(launcher, slurm_words)
     if resume:

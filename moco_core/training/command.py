@@ -57,6 +57,11 @@ def train_resumed(root: Path, run_id: str, stop_after: int = 0) -> Outcome:
             raise ConfigError(
                 f"run {run_id!r} is finished after {run.status.step} steps: there is nothing to resume"
             )
+        saved = Run(run.path).resume_state() if stop_after else None
+        if saved and stop_after <= saved.step:
+            raise ConfigError(
+                f"stop_after must be after step {saved.step}, where {run_id!r} goes on, got {stop_after}"
+            )
         with run.training(), _recording_failure(run):
             return _train(run, _prepared(run.config, group), stop_after)
 

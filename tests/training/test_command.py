@@ -225,6 +225,16 @@ def test_sweep_tags_its_runs_and_prints_them(tmp_path, command):
 
 def test_variants_of_a_sweep_say_their_value_and_seeds_count_up():
     configs = _variants(TrainConfig(seed=3), "temperature", ("0.1", "0.2"), 2)
+@pytest.mark.parametrize("step", [-1, 2, 3])
+def test_a_stop_that_lies_behind_is_refused(tmp_path, command, step):
+    words = ("--steps", 8, "--snapshots", 2, "--stop-after", 3, "--name", "x")
+    assert command("train", "--runs", tmp_path, *QUICK, *words).returncode == 0
+    done = command("train", "--runs", tmp_path, "--resume", "x", "--stop-after", step)
+    assert done.returncode == 2
+    assert f"got {step}" in done.stderr
+    assert RunStore(tmp_path)["x"].status.step == 3
+
+
     assert [(config.temperature, config.seed) for config in configs] == [
         (0.1, 3),
         (0.1, 4),
