@@ -162,6 +162,10 @@ def _recording_failure(run: RunWriter) -> Iterator[None]:
     except Exception as error:
         run.set_status(state="failed", error=f"{type(error).__name__}: {error}")
         raise  # noted for the pages, and left to whoever can explain it
+    except (KeyboardInterrupt, SystemExit):  # outside the loop, which ends at a step of its choosing
+        if run.status.active:
+            run.set_status(state="stopped")
+        raise
 
 
 @contextmanager

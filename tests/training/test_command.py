@@ -15,6 +15,7 @@ from moco_core.cli import _variants
 from moco_core.config import TrainConfig
 from moco_core.data import sources
 from moco_core.runs import RunError, RunStore, RunWriter, schema
+from moco_core.training import command as training_command
 from moco_core.training.command import train_new
 from tests.data.files import write_images
 from tests.synthetic import write_run
@@ -299,3 +300,14 @@ def test_a_failure_is_written_into_the_run(tmp_path, command):
     assert status.state == "failed"
     assert "/nowhere" in status.error
     assert status.error in done.stderr.replace("\n", " ")
+
+
+def test_an_interrupt_before_the_first_step_leaves_a_stopped_run(tmp_path, command, monkeypatch):
+    writer = RunWriter(write_run(tmp_path, "waiting", state="queued"))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training_command, "prepare", interrupted)
+    assert command("train", "--runs", tmp_path, "--resume", writer.run_id).returncode == 130
+    assert RunStore(tmp_path)[writer.run_id].status.state == "stopped"
