@@ -199,6 +199,17 @@ def test_a_terminal_that_is_closed_leaves_a_checkpoint(tmp_path):
     assert run.steps[-1].step == run.status.step == run.resume_state().step
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_it_imports_ends_quietly_and_clears_up(tmp_path, number, code):
+    (tmp_path / "tyro.py").write_text(
+        f"import os, time\ntry:\n os.kill(os.getpid(), {number:d})\n time.sleep(9)\nfinally:\n print('cleared')"
+    )
+    command = [sys.executable, "-m", "moco_core", "runs"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "cleared\n", "")
+
+
 def test_stop_after_and_resume_go_on_to_the_end(tmp_path, command):
     done = command("train", "--runs", tmp_path, *QUICK, "--steps", 8, "--snapshots", 2, "--stop-after", 3)
     run_id = Path(done.stdout.splitlines()[-1]).name
@@ -214,6 +225,16 @@ def test_stop_after_and_resume_go_on_to_the_end(tmp_path, command):
     assert "there is nothing to resume" in again.stderr
 
 
+@pytest.mark.parametrize("step", [-1, 2, 3])
+def test_a_stop_that_lies_behind_is_refused(tmp_path, command, step):
+    words = ("--steps", 8, "--snapshots", 2, "--stop-after", 3, "--name", "x")
+    assert command("train", "--runs", tmp_path, *QUICK, *words).returncode == 0
+    done = command("train", "--runs", tmp_path, "--resume", "x", "--stop-after", step)
+    assert done.returncode == 2
+    assert f"got {step}" in done.stderr
+    assert RunStore(tmp_path)["x"].status.step == 3
+
+
 def test_sweep_tags_its_runs_and_prints_them(tmp_path, command):
     words = ("--over", "momentum", "--values", "0", "0.99", "--steps", 4, "--snapshots", 2)
     done = command("sweep", "--runs", tmp_path, *QUICK, *words)
@@ -226,16 +247,6 @@ def test_sweep_tags_its_runs_and_prints_them(tmp_path, command):
 
 def test_variants_of_a_sweep_say_their_value_and_seeds_count_up():
     configs = _variants(TrainConfig(seed=3), "temperature", ("0.1", "0.2"), 2)
-@pytest.mark.parametrize("step", [-1, 2, 3])
-def test_a_stop_that_lies_behind_is_refused(tmp_path, command, step):
-    words = ("--steps", 8, "--snapshots", 2, "--stop-after", 3, "--name", "x")
-    assert command("train", "--runs", tmp_path, *QUICK, *words).returncode == 0
-    done = command("train", "--runs", tmp_path, "--resume", "x", "--stop-after", step)
-    assert done.returncode == 2
-    assert f"got {step}" in done.stderr
-    assert RunStore(tmp_path)["x"].status.step == 3
-
-
     assert [(config.temperature, config.seed) for config in configs] == [
         (0.1, 3),
         (0.1, 4),
