@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tqdm import tqdm
 
@@ -34,14 +37,15 @@ def precompute_newest(run: Run) -> None:
     if not run.steps:
         return
     try:
-        stored_projection(run, run.steps[-1], ProjectionSettings())
+        with _ending_at_once():
+            stored_projection(run, run.steps[-1], ProjectionSettings())
     except (ValueError, OSError) as error:
         print(f"The newest step was not projected: {reason(error)}", file=sys.stderr)
 
 
 def _with_bar(run: Run, wanted: list[tuple[Checkpoint, ProjectionSettings]]) -> None:
     failed: list[str] = []
-    with tqdm(total=len(wanted), desc=run.id, unit="picture", dynamic_ncols=True) as bar:
+    with tqdm(total=len(wanted), desc=run.id, unit="picture", dynamic_ncols=True) as bar, _ending_at_once():
         for step, settings in wanted:
             bar.set_postfix_str(f"step {step.step}, {settings.method}")
 
@@ -55,3 +59,15 @@ def _with_bar(run: Run, wanted: list[tuple[Checkpoint, ProjectionSettings]]) -> 
             bar.update()
     if failed:
         raise RunError(f"{len(failed)} of {len(wanted)} pictures can't be made; {failed[0]}")
+
+
+@contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """Leave SIGINT and SIGTERM to the system: Python's handlers wait for compiled code, which can take minutes."""
+    handled = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, signal.SIG_DFL) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

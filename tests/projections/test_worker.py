@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -118,3 +119,20 @@ def test_the_trainer_is_not_held_up_by_a_run_that_cannot_be_projected(tmp_path, 
     precompute_newest(Run(run.path))
     assert "was not projected: eval_set.safetensors" in capsys.readouterr().err
     assert not list((run.path).glob("cache/*"))
+
+
+def test_a_signal_ends_a_fit_at_once(tmp_path, monkeypatch):
+    """Python's handlers wait until compiled code returns."""
+    handlers = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    monkeypatch.setattr(
+        sys.modules[precompute.__module__],
+        "stored_projection",
+        lambda *_: handlers.extend(map(signal.getsignal, numbers)),
+    )
+    before = [signal.getsignal(number) for number in numbers]
+    run = Run(write_run(tmp_path))
+    precompute(run, aligned=True)
+    precompute_newest(run)
+    assert handlers == [signal.SIG_DFL] * 4
+    assert [signal.getsignal(number) for number in numbers] == before
