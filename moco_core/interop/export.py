@@ -151,8 +151,7 @@ def _in_place_of(out: Path) -> Iterator[Path]:
     out = Path(os.path.realpath(out))
     folder = out.parent
     make_folder(folder)
-    mark = secrets.token_hex(4)
-    temporary, old = folder / f".{out.name}.{mark}", folder / f".{out.name}.{mark}.old"
+    temporary, old = (folder / f".{out.name}.{secrets.token_hex(4)}" for _ in range(2))
     try:
         with naming(out):
             yield temporary

@@ -184,13 +184,27 @@ def test_what_is_no_file_is_never_replaced(tmp_path, run, to):
 @pytest.mark.parametrize("to", ["parquet", "projector"])
 def test_what_a_killed_export_left_goes_a_day_later(tmp_path, run, to):
     folder = tmp_path / "out"
-    for name in (".[a].01234567", ".[a].89abcdef", ".[a].01234567.old", ".b.01234567"):
+    for name in (".[a].01234567", ".[a].89abcdef", ".b.01234567"):
         (folder / name).mkdir(parents=True)
         (folder / name / "vectors.tsv").write_text("1")
         if not name.endswith("ef"):
             os.utime(folder / name, (0, 0))
     export(run, to, out=folder / "[a]")
-    assert sorted(os.listdir(folder)) == [".[a].01234567.old", ".[a].89abcdef", ".b.01234567", "[a]"]
+    assert sorted(os.listdir(folder)) == [".[a].89abcdef", ".b.01234567", "[a]"]
+
+
+def test_a_folder_that_stepped_aside_for_a_killed_export_goes_too(tmp_path, run):
+    out = export(run, "projector", out=tmp_path / "out" / "a")
+    if os.fork() == 0:
+        os.replace = lambda *_: os._exit(9)  # after the old folder has stepped aside
+        export(run, "projector", out=out, force=True)
+    os.wait()
+    left = os.listdir(out.parent)
+    assert len(left) == 2
+    for name in left:
+        os.utime(out.parent / name, (0, 0))
+    export(run, "projector", out=out)
+    assert os.listdir(out.parent) == ["a"]
 
 
 @pytest.mark.parametrize("to", ["parquet", "projector"])
