@@ -98,20 +98,32 @@ def principal_components(x: Array, dim: int = 2) -> Principal:
     """
     rows, dim = as_rows(x, "x", unit=True), as_count(dim, "dim")
     mean = rows.mean(0, dtype=np.float64)
-    covariance = np.zeros((rows.shape[1], rows.shape[1]))
-    for block in blocks(len(rows), rows.shape[1]):
-        centred = rows[block] - mean
-        covariance += centred.T @ centred
-    variance, axes = np.linalg.eigh(covariance)
-    variance, axes = np.maximum(variance[::-1][:dim], 0), axes[:, ::-1][:, :dim]
+    if len(rows) < rows.shape[1]:  # D×D may be more than memory holds; N×N has the same variances
+        centred = rows - mean
+        products = centred @ centred.T
+        variance, axes = _largest(products, dim)
+        there = variance > np.finfo(np.float64).eps * len(rows) * variance.max()
+        axes = centred.T @ (axes * there / np.sqrt(np.where(there, variance, 1)))
+    else:
+        products = np.zeros((rows.shape[1], rows.shape[1]))
+        for block in blocks(len(rows), rows.shape[1]):
+            centred = rows[block] - mean
+            products += centred.T @ centred
+        variance, axes = _largest(products, dim)
     axes = axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(axes.shape[1])])
     coordinates = np.zeros((len(rows), dim), np.float32)
     for block in blocks(len(rows), rows.shape[1]):
         coordinates[block, : axes.shape[1]] = (rows[block] - mean) @ axes
-    total = np.trace(covariance)
+    total = np.trace(products)
     share = np.zeros(dim)
     share[: len(variance)] = variance / total if total > 0 else 0.0
     return Principal(coordinates, share)
+
+
+def _largest(products: Array, count: int) -> tuple[Array, Array]:
+    """The `count` largest eigenvalues of M×M products, and their vectors M×count."""
+    values, vectors = np.linalg.eigh(products)
+    return np.maximum(values[::-1][:count], 0), vectors[:, ::-1][:, :count]
 
 
 def faithfulness(x: Array, picture: Array, k: int = 15) -> Faithfulness:

@@ -49,6 +49,17 @@ def test_principal_components_equal_scikit_learns(dim, monkeypatch):
     assert (project(x, "pca", dim) == found.coordinates).all()
 
 
+@pytest.mark.timeout(30)  # seconds: the covariance of all dimensions would take minutes, and much memory
+def test_of_more_dimensions_than_points_only_the_points_count():
+    """Dimensions that hold nothing change nothing."""
+    x = sphere(20, 6) + np.arange(6)
+    wide = np.zeros((20, 8000))
+    wide[:, ::1600], wide[:, -1] = x[:, :5], x[:, 5]
+    few, many = principal_components(x, 3), principal_components(wide, 3)
+    assert many.coordinates == pytest.approx(few.coordinates, abs=1e-6)
+    assert many.share == pytest.approx(few.share)
+
+
 def test_only_directions_count():
     x = sphere(30, 5)
     long = x * np.arange(1, 31)[:, None]
