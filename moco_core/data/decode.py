@@ -103,7 +103,8 @@ def _square(image: Image.Image, size: int, whole: bool) -> tuple[np.ndarray, boo
 
 def _on_white(image: Image.Image) -> Image.Image:
     """As pages and viewers show it: drawings in black on nothing would else be black on black."""
-    image = image.convert("RGBA")
+    if image.mode != "RGBA":
+        return image.convert("RGB")
     return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
 
 

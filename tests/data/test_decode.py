@@ -34,7 +34,7 @@ def quarters(width: int = 40, height: int = 40) -> Image.Image:
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "gif", "webp", "tiff", "ppm"])
-@pytest.mark.parametrize("mode", ["RGB", "RGBA", "CMYK", "P", "L", "LA", "1"])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "CMYK", "P", "L", "LA", "1", "LAB", "YCbCr"])
 def test_every_mode_of_every_format(tmp_path, suffix, mode):
     path = tmp_path / f"image.{suffix}"
     try:
