@@ -1,7 +1,6 @@
 """MoCo Lens: the server and the frame around every page. Start it with `streamlit run app.py`."""
 
 import signal
-import sys
 from pathlib import Path
 
 import streamlit as st
@@ -52,9 +51,9 @@ else:  # imported by `streamlit run`, which serves what it finds here
     # Until `st.navigation` was called once, Streamlit takes `pages/` for its older way of listing pages: a link to a
     # page would open it without this file around it.
     PagesManager.uses_pages_directory = False
-    # Else these end the process at once, and its temporary folders stay.
+    # End as Ctrl-C does: else these end the process at once, and its temporary folders stay.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is not signal.SIG_IGN:  # as `nohup` wants it
-            signal.signal(ending, lambda number, _: sys.exit(128 + number))
+            signal.signal(ending, lambda *_: signal.raise_signal(signal.SIGINT))
     folder = f"/{st.get_option('server.baseUrlPath').strip('/')}/".replace("//", "/")
     app = st.App(__file__, routes=[plotly_route(folder), drawn_route(folder)])

@@ -55,7 +55,9 @@ def test_no_temporary_file_outlives_the_app(page, tmp_path, name):
     write_run(tmp_path / "runs")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
+    handed_down = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under `nohup`, that it is ignored
     server = Server(tmp_path / "runs", tmp_path / "log.txt", {"TMPDIR": str(temporary)})
+    signal.signal(signal.SIGHUP, handed_down)
     try:
         page.goto(f"{server.url}/projection")
         page.locator(".moco-explorer[data-colour]").wait_for()
@@ -63,6 +65,7 @@ def test_no_temporary_file_outlives_the_app(page, tmp_path, name):
         server.process.send_signal(getattr(signal, name))
         server.process.wait(30)
         assert not list(temporary.iterdir())
+        assert "Traceback" not in server.log.read_text()
     finally:
         server.stop()
 

@@ -94,7 +94,7 @@ def expected(run: Run, epoch: int) -> str:
     (authors,) = (point for point in CIFAR10_TRACE if point.epoch == epoch)
     return (
         f"epoch {epoch}: loss {np.mean(logged['loss'][counted]):.2f} (authors {authors.loss:.2f}), "
-        f"kNN {100 * knn['value']:.1f} % (authors {authors.knn:.1f} %)"
+        f"kNN {100 * knn['value']:.1f}% (authors {authors.knn:.1f}%)"
     )
 
 
@@ -125,7 +125,7 @@ def test_each_epoch_is_printed_once_reached_and_all_of_them_at_the_end(tmp_path,
         step, loss, knn, authors_loss, authors_knn = row
         assert step == str(int(epoch) * EPOCH)
         assert expected(run, int(epoch)) == (
-            f"epoch {epoch}: loss {loss} (authors {authors_loss}), kNN {knn} % (authors {authors_knn} %)"
+            f"epoch {epoch}: loss {loss} (authors {authors_loss}), kNN {knn}% (authors {authors_knn}%)"
         )
     note = " ".join(" ".join(err).split())
     assert "ours over its logged steps with a full queue; kNN: k = 5, τ = 0.1, on the embedding" in note
