@@ -48,19 +48,24 @@ def test_a_dropped_file_is_drawn_and_its_points_have_names(
     point = plot.locator(".scatterlayer .point, .gl-container").first
     point.wait_for(state="attached")
     tip = page.locator(".moco-explorer .tip")
-    place = page.evaluate(
-        """() => {
-            const plot = document.querySelector(".moco-explorer .js-plotly-plot");
-            const { xaxis, yaxis } = plot._fullLayout;
-            const box = plot.getBoundingClientRect();
-            const { x, y } = plot.data.find((trace) => trace.x && trace.x.length > 20);
-            return [
-                box.left + xaxis._offset + xaxis.l2p(x[0]), box.top + yaxis._offset + yaxis.l2p(y[0]),
-            ];
-        }"""
-    )
-    page.mouse.move(place[0] - 30, place[1] - 30)
-    page.mouse.move(*place, steps=5)
-    tip.get_by_text("<b>word</b>").wait_for()  # as it is, and no markup
+    name = tip.get_by_text("<b>word</b>")  # as it is, and no markup
+    for _ in range(30):  # the points may still be moving under the pointer
+        place = page.evaluate(
+            """() => {
+                const plot = document.querySelector(".moco-explorer .js-plotly-plot");
+                const { xaxis, yaxis } = plot._fullLayout;
+                const box = plot.getBoundingClientRect();
+                const { x, y } = plot.data.find((trace) => trace.x && trace.x.length > 20);
+                return [
+                    box.left + xaxis._offset + xaxis.l2p(x[0]), box.top + yaxis._offset + yaxis.l2p(y[0]),
+                ];
+            }"""
+        )
+        page.mouse.move(place[0] - 30, place[1] - 30)
+        page.mouse.move(*place, steps=5)
+        page.wait_for_timeout(500)
+        if name.is_visible():
+            break
+    name.wait_for()
     assert tip.locator("canvas").count() == 0
     assert tip.locator("i").count() == 0
