@@ -34,6 +34,7 @@ def copied_to_tensorboard(run: Path, *, wanted: bool) -> Iterator[Copy]:
         yield lambda step, values: None
         return
     saved = Run(run).resume_state()
+    _number_earlier_files(run / TENSORBOARD_DIR)
     with summary_writer()(run / TENSORBOARD_DIR, purge_step=saved.step + 1 if saved else 0) as writer:
 
         def copy(step: int, values: Mapping[str, float]) -> None:
@@ -42,3 +43,13 @@ def copied_to_tensorboard(run: Path, *, wanted: bool) -> Iterator[Copy]:
             writer.flush()
 
         yield copy
+
+
+def _number_earlier_files(folder: Path) -> None:
+    """Name the files of earlier processes so that the next one sorts behind them.
+
+    TensorBoard reads files in the order of their names, which begin with the time they were opened: where the clock
+    was set back since, or another machine goes on, the next file would come first and hide nothing.
+    """
+    for number, file in enumerate(sorted(folder.glob("*.tfevents.*"))):
+        file.rename(folder / f"events.out.tfevents.{number:010d}.earlier")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
 
 from moco_core import cli
 from moco_core.config import TrainConfig
@@ -75,6 +76,16 @@ def test_a_resumed_run_goes_on_in_the_copy(stopped, tmp_path):
     assert [step for step, _ in after["knn"]] == [0, 1, 7, 12]
     assert after["loss"][:7] == before["loss"]
     assert len(list((run.path / schema.TENSORBOARD_DIR).iterdir())) == 2
+
+
+def test_a_clock_that_was_set_back_hides_nothing_of_the_copy(stopped, tmp_path, monkeypatch):
+    now = time.time
+    for hours, step in ((1, 9), (2, 11)):
+        with monkeypatch.context() as back:
+            back.setattr(event_file_writer.time, "time", lambda hours=hours: now() - 3600 * hours)
+            train_resumed(tmp_path, stopped.id, stop_after=step)
+        assert [step for step, _ in events(only_run(tmp_path))["loss"]] == list(range(1, step + 1))
+        assert_copied(only_run(tmp_path))
 
 
 def test_a_killed_run_leaves_a_copy_that_goes_on_where_it_does(tmp_path, command):
