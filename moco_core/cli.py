@@ -116,9 +116,9 @@ def train(
 
     outcome = train_resumed(folder, resume, stop_after) if resume else train_new(config, folder, stop_after)
     if outcome.leads:
+        print(outcome.path, flush=True)  # first: the projection can be ended at once, and takes its time
         if project:
             project_newest(outcome)
-        print(outcome.path)
     _exit_code(outcome.exit_code)
 
 

@@ -103,7 +103,9 @@ def results(run: Run) -> list[str]:
 def _number(value: Any) -> str:
     if value is None:
         return "–"
-    return str(value) if isinstance(value, int) else f"{value:z.3f}"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:z.3f}" if abs(value) < 1e6 else f"{value:.3e}"
 
 
 def _bound(metric: Mapping[str, Any]) -> str:

@@ -22,6 +22,8 @@ Array = np.ndarray
 
 def read_npy(path: Path, columns: Sequence[str], kept: set[str]) -> Content:
     """The one array of an .npy file, left on disk until it is asked for."""
+    if columns:
+        raise VectorsError(f"{path.name} holds one array, which has no name: there is none to choose by")
     return Content(path, "npy", checked_rows(path, "the array", loaded(path, mapped=True)), "the array", {})
 
 

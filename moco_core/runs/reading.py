@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import stat
 import time
 from collections.abc import Mapping
@@ -65,10 +66,18 @@ def whole(text: str) -> int:
     return number
 
 
+def finite(text: str) -> float:
+    """A number that JSON can hold: NaN and infinity are none, however they are written."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return number
+
+
 def _json(path: Path) -> Mapping[str, Any]:
     data = read(path)
     try:
-        value = json.loads(data, parse_int=whole)
+        value = json.loads(data, parse_int=whole, parse_float=finite, parse_constant=finite)
         if b"\\ud" in data.lower():  # so half of a character is written, which no text may hold
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:

@@ -131,9 +131,7 @@ class RunWriter:
         """Wall-clock seconds by part: `run` in all, of it `snapshots`, of these `drift`."""
         seconds = self._info.get("seconds")
         parts = seconds.items() if isinstance(seconds, dict) else ()
-        return {
-            name: value for name, value in parts if isinstance(value, int | float) and math.isfinite(value)
-        }
+        return {name: value for name, value in parts if isinstance(value, int | float)}
 
     def set_status(self, **changes: Any) -> None:
         """Change fields of status.json and renew its heartbeat; whoever names the step says that it was just taken."""

@@ -19,7 +19,7 @@ from moco_core.contrast.group import Group
 from moco_core.data.images import DataError
 from moco_core.runs import Run, RunStore, RunWriter
 from moco_core.runs.files import reason
-from moco_core.runs.schema import RunError
+from moco_core.runs.schema import RESUME_DIR, RunError
 from moco_core.training.device import memory_ran_out
 from moco_core.training.distributed import Onlooker, PeerLost, joined, several
 from moco_core.training.loop import Record, train
@@ -62,6 +62,8 @@ def train_resumed(root: Path, run_id: str, stop_after: int = 0) -> Outcome:
             raise ConfigError(
                 f"stop_after must be after step {saved.step}, where {run_id!r} goes on, got {stop_after}"
             )
+        if group.rank == 0 and run.status.step and not any(run.path.glob(f"{RESUME_DIR}/step-*")):
+            print(f"warning: {run_id!r} saved no state to go on from: it begins again", file=sys.stderr)
         with run.training(), _recording_failure(run):
             return _train(run, _prepared(run.config, group), stop_after)
 
@@ -117,10 +119,12 @@ def _train(run: RunWriter, setup: Setup, stop_after: int) -> Outcome:
     leads = setup.group.rank == 0
     config = setup.config
     copied = copied_to_tensorboard(run.path, wanted=leads and config.tensorboard)
-    with _signals() as received, _progress(run, config.steps, shown=leads) as bar, copied as copy:
+    with _signals() as received, _progress(run.run_id, config.steps, shown=leads) as bar, copied as copy:
 
         def on_step(step: int, record: Record | None) -> None:
-            bar.update(step - bar.n)
+            if not bar.n:
+                bar.n = bar.initial = step - 1  # where training goes on
+            bar.update()
             if record is not None:
                 copy(step, {name: value for name, value in record.items() if name != "step"})
                 bar.set_postfix_str(f"loss {record['loss']:.3f}, {record['pairs_per_s']:.0f} pairs/s")
@@ -155,6 +159,8 @@ def _recording_failure(run: RunWriter) -> Iterator[None]:
         run.set_status(state="failed", error=str(error))
         raise RunError(str(error)) from error
     except OSError as error:  # a full disk, storage that is away
+        if not run.path.is_dir():
+            raise RunError(f"the run's folder is gone: {run.path}") from error
         sentence = f"{reason(error)}; once that is mended, --resume {run.run_id} goes on"
         with suppress(OSError):  # a full disk takes no status either
             run.set_status(state="failed", error=sentence)
@@ -212,13 +218,9 @@ def _leave_the_terminal() -> None:
     os.close(nowhere)
 
 
-@contextmanager
-def _progress(run: RunWriter, steps: int, *, shown: bool) -> Iterator[tqdm]:
+def _progress(run_id: str, steps: int, *, shown: bool) -> tqdm:
     hidden = {} if shown else {"disable": True}
-    with tqdm(
-        total=steps, initial=run.status.step, desc=run.run_id, unit="step", dynamic_ncols=True, **hidden
-    ) as bar:
-        yield bar
+    return tqdm(total=steps, desc=run_id, unit="step", dynamic_ncols=True, **hidden)
 
 
 def _print_shares(run: RunWriter) -> None:

@@ -83,6 +83,12 @@ def test_npz_with_labels_names_and_ids(tmp_path):
     assert read(tmp_path / "a.npz", columns=("other",)).vectors.values.shape[1] == 9
 
 
+def test_an_npy_has_no_names_to_choose_by(tmp_path):
+    np.save(tmp_path / "a.npy", VALUES)
+    with pytest.raises(VectorsError, match="holds one array, which has no name"):
+        read(tmp_path / "a.npy", columns=("embeddings",))
+
+
 def test_a_column_of_an_npz_may_have_a_second_axis(tmp_path):
     np.savez(tmp_path / "a.npz", embeddings=VALUES, labels=LABELS[:, None])
     assert read(tmp_path / "a.npz").vectors.labels.tolist() == LABELS.tolist()

@@ -27,3 +27,11 @@ def test_table_sweep_and_command_line_show_the_same(tmp_path):
     assert runs_table([run], {}, labels([run]))["loss"].tolist() == [pytest.approx(loss)]
     assert outcome(run).values["loss"] == pytest.approx(loss)
     assert results(run)[0] == f"{loss:.3f}"
+
+
+@pytest.mark.parametrize(
+    ("loss", "shown"), [(-0.0001, "0.000"), (123456.7, "123456.700"), (3.2e38, "3.200e+38")]
+)
+def test_the_command_line_cuts_numbers_short(tmp_path, monkeypatch, loss, shown):
+    monkeypatch.setattr("moco_core.tables.last_loss", lambda history: loss)
+    assert results(Run(write_run(tmp_path, steps=(0, 40))))[0] == shown

@@ -129,8 +129,11 @@ def test_a_truncated_file_hides_its_step_alone(path):
         (
             "status.json",
             b'{"state": "running", "pid": 5, "pid_started": NaN}',
-            "pid_started in seconds, got nan",
+            "not valid JSON: NaN is no finite number",
         ),
+        ("status.json", b'{"state": "running", "pid": 5, "pid_started": "x"}', "pid_started in seconds"),
+        ("run.json", b'{"schema": 1, "config": {"lr": -Infinity}}', "not valid JSON: -Infinity is no"),
+        ("run.json", b'{"schema": 1, "config": {"lr": 1e999}}', "not valid JSON: 1e999 is no"),
         (
             "run.json",
             b'{"schema": 1, "name": "\\ud800", "config": {}}',

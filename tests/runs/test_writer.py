@@ -1,5 +1,4 @@
 import json
-import math
 import multiprocessing
 import os
 
@@ -174,7 +173,7 @@ def test_seconds_add_up_over_resumes(tmp_path):
     assert writer.seconds == {"run": 4.0, "drift": 0.5}
 
 
-@pytest.mark.parametrize("seconds", [[1], {"run": "a", "drift": math.nan}, None])
+@pytest.mark.parametrize("seconds", [[1], {"run": "a"}, None])
 def test_seconds_that_are_none_count_nothing(tmp_path, seconds):
     writer = RunWriter(write_run(tmp_path))
     info = json.loads((writer.path / schema.RUN_FILE).read_text()) | {"seconds": seconds}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -223,6 +224,40 @@ def test_stop_after_and_resume_go_on_to_the_end(tmp_path, command):
     again = command("train", "--runs", tmp_path, "--resume", run_id)
     assert again.returncode == 2
     assert "there is nothing to resume" in again.stderr
+
+
+def test_a_run_without_a_saved_state_says_that_it_begins_again(tmp_path, command):
+    words = ("--steps", 6, "--snapshots", 2, "--stop-after", 3, "--name", "x")
+    assert command("train", "--runs", tmp_path, *QUICK, *words).returncode == 0
+    shutil.rmtree(tmp_path / "x" / schema.RESUME_DIR)
+    done = command("train", "--runs", tmp_path, "--resume", "x", "--no-project")
+    assert done.returncode == 0, done.stderr
+    assert "warning: 'x' saved no state to go on from: it begins again\n" in done.stderr
+    run = RunStore(tmp_path)["x"]
+    assert (run.status.state, run.history()["step"].tolist()) == ("finished", list(range(1, 7)))
+
+
+def test_a_run_whose_folder_is_deleted_as_it_trains_says_so(tmp_path, command):
+    process = started(tmp_path, "--steps", 100_000, "--name", "x")
+    wait_for_step(tmp_path, 1)
+    (tmp_path / "x").rename(tmp_path / "aside")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert errors.splitlines()[-1] == f"error: the run's folder is gone: {tmp_path}/x"
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_projection_that_is_ended_leaves_the_run_directory_printed(tmp_path):
+    code = (
+        "import os, signal, sys; from moco_core import cli; from moco_core.training import command as training\n"
+        "training.project_newest = lambda outcome: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "cli.main()"
+    )
+    words = ("train", "--runs", str(tmp_path), *QUICK[:-1], "--steps", "2", "--snapshots", "2", "--name", "x")
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=240, env=ENVIRONMENT
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, f"{tmp_path}/x\n")
 
 
 @pytest.mark.parametrize("step", [-1, 2, 3])
