@@ -27,6 +27,7 @@ from moco_core.training.tensorboard import summary_writer
 from moco_core.training.views import Views
 
 SMALLEST_IMAGE = 8
+DARKEST = 32  # of 255: no pixel of pictures that use a sixteenth of their range comes near it
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,9 @@ def prepare(config: TrainConfig, group: Group | None = None) -> Setup:
     if train.image_size < SMALLEST_IMAGE:
         raise ConfigError(f"image_size must be at least {SMALLEST_IMAGE} pixels, got {train.image_size}")
     rows = torch.from_numpy(evenly(len(held_out), config.eval_size))
-    warnings = (*caveats(config, len(train)), *_left_out(train.skipped))
-    return Setup(config, device, train.to(device), held_out.subset(rows), warnings, group)
+    shown = held_out.subset(rows)
+    warnings = (*caveats(config, len(train)), *_left_out(train.skipped), *_dark(shown))
+    return Setup(config, device, train.to(device), shown, warnings, group)
 
 
 def _left_out(skipped: Sequence[str]) -> list[str]:
@@ -129,3 +131,14 @@ def _left_out(skipped: Sequence[str]) -> list[str]:
     if not skipped:
         return []
     return [f"Left out, as unreadable: {len(skipped):,} of the folder's files ({some(skipped, '; ')})."]
+
+
+def _dark(shown: ImageSet) -> list[str]:
+    """What is worth saying of pictures that are all but black, such as those of 12 bits in files of 16."""
+    brightest = int(shown.images.max())
+    if brightest >= DARKEST:
+        return []
+    return [
+        f"The images are nearly black: their brightest pixel is {brightest} of 255. Where their files have 16 bits of "
+        "which the camera fills fewer, as many do 12, stretch the values to 0 … 65,535 first."
+    ]

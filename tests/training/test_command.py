@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from moco_core.cli import _variants
 from moco_core.config import TrainConfig
@@ -136,6 +138,21 @@ def test_unreadable_files_are_said_and_counted_in_the_run(tmp_path, command, sto
     info = RunStore(tmp_path / "runs")[Path(done.stdout.splitlines()[-1]).name].info
     assert (info["dataset"]["skipped"], info["dataset"]["skipped_files"]) == (1, ["cat/03.png: not an image"])
     assert sentence in info["warnings"]
+
+
+@pytest.mark.parametrize(("most", "brightest"), [(4095, 15), (65_535, None)])
+def test_pictures_of_twelve_bits_in_sixteen_are_said_to_be_dark(tmp_path, command, most, brightest):
+    random = np.random.default_rng(0)
+    for i in range(20):
+        pixels = random.integers(0, most + 1, (16, 16), dtype=np.uint16)
+        pixels[4:12, 4:12] = most
+        Image.fromarray(pixels).save(tmp_path / f"{i:02}.png")
+    words = ("--dataset", f"folder:{tmp_path}", "--image-size", 16, "--batch-size", 8, "--steps", 2)
+    done = command("train", "--runs", tmp_path / "runs", *QUICK, *words)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if "nearly black" in line]
+    start = f"warning: The images are nearly black: their brightest pixel is {brightest} of 255."
+    assert [line.startswith(start) for line in said] == ([True] if brightest else [])
 
 
 def test_memory_that_cant_be_had_is_said(tmp_path):
