@@ -20,6 +20,7 @@ Array = np.ndarray
 
 SPACES = r"\s+"
 PEEKED = 20  # lines that show which mark stands before the fractions
+QUOTED_TITLES = re.compile(r'"[^"]*"( "[^"]*")+')  # as R parts them
 WITH_COMMA = re.compile(r"[-+]?\d+,\d+(e[-+]?\d+)?", re.IGNORECASE)
 
 
@@ -29,11 +30,11 @@ def text_table(path: Path, *, titles: bool) -> pd.DataFrame:
 
     separator = _separator(path)
 
-    def read(**more: Any) -> pd.DataFrame:
+    def read(header: int | None = 0 if titles else None, **more: Any) -> pd.DataFrame:
         return pd.read_csv(
             path,
             sep=separator,
-            header=0 if titles else None,
+            header=header,
             decimal="," if decimal_commas(path) else ".",
             encoding="utf-8-sig",
             quoting=csv.QUOTE_MINIMAL if _quoted(path, separator) else csv.QUOTE_NONE,
@@ -44,13 +45,13 @@ def text_table(path: Path, *, titles: bool) -> pd.DataFrame:
 
     try:
         frame = read()
-        if not isinstance(frame.index, pd.RangeIndex):  # pandas takes what has no title for names of the rows
-            raise VectorsError(
-                f"the rows of {path.name} have more cells than its first line has titles: give every column one"
-            )
+        more: dict[str, Any] = {}
+        if titles and len(frame) and read(header=None, skiprows=1, nrows=1).shape[1] > frame.shape[1]:
+            more = {"names": [_title_of_rows(path, frame), *frame.columns]}  # pandas has made them its index
+            frame = read(**more)
         texts = [i for i, kind in enumerate(frame.dtypes) if kind.kind not in "iufb"]
         if texts:  # once more: among numbers NA and null are missing, among words they are words
-            as_written = read(usecols=texts, dtype=str, keep_default_na=False, na_values=[""])
+            as_written = read(usecols=texts, dtype=str, keep_default_na=False, na_values=[""], **more)
             for i, name in zip(texts, as_written.columns, strict=True):
                 frame.isetitem(i, as_written[name])
     except VectorsError:
@@ -66,6 +67,19 @@ def text_table(path: Path, *, titles: bool) -> pd.DataFrame:
         n for n in frame.columns if not titles or n.startswith("Unnamed: ")
     ]  # where lines end with a separator
     return frame.drop(columns=[name for name in ends if frame[name].isna().all()])
+
+
+def _title_of_rows(path: Path, frame: pd.DataFrame) -> str:
+    """A title for the names of the rows, which R leaves without one; `VectorsError` where they may be no names."""
+    names, last = frame.index, frame.iloc[:, -1]
+    counted = names.tolist() in (list(range(len(frame))), list(range(1, len(frame) + 1)))
+    title = "id" if counted else "name"
+    words = names.nlevels == 1 and names.is_unique and not any(map(_is_number, map(str, names)))
+    if (counted or words) and title not in frame.columns and not last.isna().all():
+        return title
+    raise VectorsError(
+        f"the rows of {path.name} have more cells than its first line has titles: give every column one"
+    )
 
 
 def text_lines(path: Path, rows: int) -> Array:
@@ -99,6 +113,8 @@ def _separator(path: Path) -> str:
     if path.suffix.lower() == ".tsv":
         return "\t"
     line = _first_line(path)
+    if QUOTED_TITLES.fullmatch(line):
+        return SPACES
     cells = line.split()
     if len(cells) > 1 and all(_is_number(cell) or WITH_COMMA.fullmatch(cell) for cell in cells):
         return "\t" if "\t" in line else SPACES  # a comma in such a cell is that of a fraction
@@ -113,7 +129,9 @@ def _cells(line: str, separator: str) -> list[str]:
 
 def _quoted(path: Path, separator: str) -> bool:
     """Whether quotation marks enclose cells: TensorBoard's projector takes those in its metadata as they are."""
-    return separator != SPACES and not (separator == "\t" and "metadata" in path.stem)
+    if separator == SPACES:  # else a quotation mark is a word like others
+        return QUOTED_TITLES.fullmatch(_first_line(path)) is not None
+    return not (separator == "\t" and "metadata" in path.stem)
 
 
 def _check_quotes(path: Path, frame: pd.DataFrame, separator: str) -> None:

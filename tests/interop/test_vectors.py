@@ -138,6 +138,27 @@ def test_text_with_titles(tmp_path, ending, separator):
     assert found.vectors.names == tuple(WORDS)
 
 
+@pytest.mark.parametrize("separator", [" ", ",", "\t", ";"])
+def test_text_as_r_writes_it_without_a_title_for_the_names_of_the_rows(tmp_path, separator):
+    kinds = np.array(["NA", "OK", "not so"])[LABELS]
+
+    def table(names):
+        rows = [['"v0"', '"v1"', '"v2"', '"kind"']]
+        for name, values, kind in zip(names, VALUES.tolist(), kinds, strict=True):
+            rows.append([f'"{name}"', *map(str, values), f'"{kind}"'])
+        path = tmp_path / "a.csv"
+        path.write_text("".join(separator.join(row) + "\n" for row in rows))
+        return read(path, labels="kind")
+
+    named = table([f"gene_{i}" for i in range(N)])
+    same(named)
+    assert named.vectors.names == tuple(f"gene_{i}" for i in range(N))
+    assert named.vectors.class_names == ("NA", "OK", "not so")
+    counted = table(range(1, N + 1))
+    same(counted)
+    assert counted.vectors.sample_ids.tolist() == list(range(1, N + 1))
+
+
 def test_text_without_titles_and_as_pandas_and_numpy_write_it(tmp_path):
     same(read(csv(tmp_path / "a.csv", frame(), header=False)))
     pd.DataFrame(VALUES).to_csv(tmp_path / "b.csv")
@@ -518,6 +539,22 @@ def refused(tmp_path):
         "untitled.csv": (  # else a column further left would have its place
             lambda p: p.write_text("a,b,label\n" + "1.5,2.5,3.5,0\n" * 4),
             "the rows of untitled.csv have more cells than its first line has titles",
+        ),
+        "unnamed.csv": (  # each number once: may as well be those of a
+            lambda p: p.write_text("a,b\n" + "".join(f"{i / 7},{i},{i * i}\n" for i in range(9))),
+            "the rows of unnamed.csv have more cells than its first line has titles",
+        ),
+        "even.csv": (
+            lambda p: p.write_text("a,b\n" + "".join(f"{2 * i},{i / 7},{i * i}\n" for i in range(9))),
+            "the rows of even.csv have more cells than its first line has titles",
+        ),
+        "ended.csv": (  # by a comma
+            lambda p: p.write_text("name,a\nx,1,\ny,2,\nz,3,\n"),
+            "the rows of ended.csv have more cells than its first line has titles",
+        ),
+        "named.csv": (
+            lambda p: p.write_text("name,a\nx,p,1\ny,q,2\nz,r,3\n"),
+            "the rows of named.csv have more cells than its first line has titles",
         ),
         "alike.csv": (lambda p: p.write_text("a,a ,b\n1,2,3\n4,5,6\n"), "has more than one column 'a'"),
         "latin.csv": (lambda p: p.write_bytes("näme,b\n1,2\n".encode("latin1")), "can't be read as a table"),
