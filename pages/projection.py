@@ -53,11 +53,9 @@ def page() -> None:
     done = picked(KEY, images_id, len(images))
     if collapsed := projection_view.collapse_line(checkpoint):
         st.warning(collapsed)
-    st.caption(
-        f"{projection_view.MEANING[wanted.colour]} "
-        f"{projection_view.distance_line(wanted.settings, shown.preview)} "
-        f"{projection_view.HANDLING[wanted.settings.dim]}"
-    )
+    distances = projection_view.distance_line(wanted.settings, shown.preview)
+    meaning = f"{projection_view.MEANING[wanted.colour]} {distances}"
+    st.caption(f"{meaning} {projection_view.HANDLING[wanted.settings.dim]}")
     explorer(
         KEY,
         [Pane(points, colour)],
@@ -72,10 +70,11 @@ def page() -> None:
             projection_view.address_of(run, checkpoint, wanted.settings, left)
         ),
     )
-    st.caption(projection_view.faithfulness_line(picture, frame))
+    faithfulness = projection_view.faithfulness_line(picture, frame)
+    st.caption(faithfulness)
     for line in projection_view.sampling_lines(picture, images, checkpoint):
         st.caption(line)
-    projection_downloads(run, checkpoint, picture, frame, points, colour)
+    projection_downloads(run, checkpoint, picture, frame, points, colour, f"{meaning} {faithfulness}")
 
     layer = wanted.settings.layer
     if done.row is not None:

@@ -16,9 +16,18 @@ from moco_core.runs import Checkpoint, Run
 
 
 def projection_downloads(
-    run: Run, checkpoint: Checkpoint, picture: Projection, frame: int, points: Points, colour: Colour
+    run: Run,
+    checkpoint: Checkpoint,
+    picture: Projection,
+    frame: int,
+    points: Points,
+    colour: Colour,
+    caption: str,
 ) -> None:
-    """The picture as a table and as a figure, and the vectors behind it; as PNG it comes from its own toolbar."""
+    """The picture as a table and as a figure below its `caption` (Markdown), and the vectors behind it.
+
+    As PNG it comes from its own toolbar.
+    """
     images = loaders.eval_set(run)
 
     def table() -> pd.DataFrame:
@@ -35,4 +44,4 @@ def projection_downloads(
         PARQUET,
         "All embeddings of this step with labels and ids, as Parquet.",
     )
-    downloads("projection", table, figure, [vectors], of=[checkpoint])
+    downloads("projection", table, figure, [vectors], of=[checkpoint], caption=caption)

@@ -17,6 +17,11 @@ def plain(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", " ".join(readable(text).split()))
 
 
+def unmarked(text: str) -> str:
+    """Markdown of our own without its marks, for places that show plain text."""
+    return re.sub(r"[*_`\\]", "", text)
+
+
 def plain_html(text: str) -> str:
     """`text` for places that read HTML: Plotly's titles, legends and hover labels."""
     return html.escape(" ".join(text.split()), quote=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ import streamlit as st
 
 from moco_core.dashboard.chart_view import draw_chart
 from moco_core.dashboard.palette import CLASS_COLOURS
-from moco_core.dashboard.text import number, plain
+from moco_core.dashboard.text import number, plain, unmarked
 from moco_core.runs import Checkpoint
 from moco_core.runs.files import reason
 
@@ -50,9 +51,10 @@ def chart(
     the point or bar clicked last is returned.
     """
     st.caption(caption)
-    summary = re.sub(r"[*_`\\]", "", caption)
-    click = draw_chart(figure, key=key, summary=summary, file=file_name(key, of), clickable=clickable)
-    downloads(key, data, figure, of=of)
+    click = draw_chart(
+        figure, key=key, summary=unmarked(caption), file=file_name(key, of), clickable=clickable
+    )
+    downloads(key, data, figure, of=of, caption=caption)
     return click
 
 
@@ -63,10 +65,11 @@ def downloads(
     more: Sequence[Download] = (),
     *,
     of: Sequence[Checkpoint] = (),
+    caption: str = "",
 ) -> None:
     """Behind one button: the data as CSV and Parquet, the figure as one HTML file that needs no network, then `more`.
 
-    Nothing is written before a file is chosen.
+    Nothing is written before a file is chosen. `caption` (Markdown) stands above the figure, without its marks.
     """
     name = file_name(key, of)
 
@@ -80,10 +83,11 @@ def downloads(
     ]
     if figure is not None:
         made = figure
-        page = "The figure, to open in any browser."
-        files.append(
-            Download("HTML", lambda: _page(made() if callable(made) else made), "html", "text/html", page)
-        )
+
+        def page() -> str:
+            return _page(made() if callable(made) else made, name, unmarked(caption))
+
+        files.append(Download("HTML", page, "html", "text/html", "The figure, to open in any browser."))
     with (
         st.container(horizontal=True, horizontal_alignment="right"),
         st.popover("Download", type="tertiary", icon=":material/download:", key=f"{key}_files"),
@@ -164,10 +168,20 @@ def file_name(key: str, of: Sequence[Checkpoint] = ()) -> str:
     return "moco-lens-" + (re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-.") or "chart")
 
 
-def _page(figure: go.Figure) -> str:
-    """The figure as HTML. Streamlit's template holds stand-ins for colours that only its own pages fill in."""
-    copy = go.Figure(figure).update_layout(template="plotly_white", colorway=CLASS_COLOURS)
-    return copy.to_html(include_plotlyjs=True, config={"displaylogo": False, "showSendToCloud": False})
+def _page(figure: go.Figure, title: str, caption: str) -> str:
+    """The figure below its caption, as HTML that needs no network.
+
+    Streamlit's template holds stand-ins for colours that only its own pages fill in.
+    """
+    drawn = go.Figure(figure).update_layout(template="plotly_white", colorway=CLASS_COLOURS)
+    return f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>{html.escape(title)}</title>
+<p style="font-family: sans-serif; max-width: 60em; margin: 1em">{html.escape(caption)}</p>
+{drawn.to_html(full_html=False, default_height="80vh", config={"displaylogo": False, "showSendToCloud": False})}
+</html>
+"""
 
 
 def _parquet(table: pd.DataFrame) -> bytes:

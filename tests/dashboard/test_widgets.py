@@ -64,7 +64,9 @@ def test_a_table_writes_its_numbers_alike_and_keeps_them_unrounded():
 
 
 def test_a_figure_download_needs_no_network():
-    page = widgets._page(go.Figure(go.Bar(x=["a"], y=[2])))
+    page = widgets._page(go.Figure(go.Bar(x=["a"], y=[2])), "bars-1", "Bars < lines: higher is more.")
+    assert "<title>bars-1</title>" in page
+    assert ">Bars &lt; lines: higher is more.</p>" in page
     assert "<script src" not in page
     assert '"showSendToCloud": false' in page
     assert len(page) > 3e6  # plotly.js itself is inside
@@ -74,7 +76,7 @@ def test_a_figure_download_has_colours_of_its_own():
     import streamlit  # noqa: F401  sets a template of stand-ins that only its own pages fill in
 
     figure = go.Figure(go.Bar(x=["a"], y=[2]))
-    page = widgets._page(figure)
+    page = widgets._page(figure, "bars", "")
     assert "#000001" not in page.rpartition("Plotly.newPlot")[2]
     assert CLASS_COLOURS[0] in page.rpartition("Plotly.newPlot")[2]
 
