@@ -75,7 +75,7 @@ class Chart {
     this.message("");
     this.stale = false;
     const { data, layout } = JSON.parse(this.spec.figure);
-    const { clickable, file, mode_bar: bar } = this.spec;
+    const { clickable } = this.spec;
     delete layout.height; // that of the element
     Object.assign(layout, {
       template: template(this.theme),
@@ -85,7 +85,7 @@ class Chart {
       clickmode: clickable ? "event+select" : "event",
     });
     this.size = this.measured();
-    const config = this.drawn ? undefined : this.config(file, bar); // plotly.js starts afresh with a new one
+    const config = this.drawn ? undefined : this.config(); // plotly.js starts afresh with a new one
     Plotly.react(this.plot, data, layout, config).then(() => {
       this.root.dataset.drawn = "";
       this.tell();
@@ -99,15 +99,15 @@ class Chart {
     this.drawnAt = "";
   }
 
-  config(file, bar) {
+  config() {
     return {
       displaylogo: false,
-      displayModeBar: bar ? "hover" : false,
+      displayModeBar: this.spec.mode_bar ? "hover" : false,
       showSendToCloud: false, // plotly.js would offer to upload the picture
       plotlyServerURL: "",
-      toImageButtonOptions: { filename: file, scale: 2 },
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+      modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "autoScale2d"],
       modeBarButtonsToAdd: [
+        pictureButton(() => this.download()),
         {
           name: "fullscreen",
           title: "Fill the screen (Esc ends it)",
@@ -116,6 +116,11 @@ class Chart {
         },
       ],
     };
+  }
+
+  download() {
+    const { data, layout, offsetWidth: width, offsetHeight: height } = this.plot;
+    savePicture(data, { ...layout, width, height }, this.theme, this.spec.file);
   }
 
   click(point) {

@@ -38,3 +38,17 @@ function element(tag, className, parent, text) {
   parent.append(node);
   return node;
 }
+
+// The mode bar's button for a figure as PNG.
+function pictureButton(click) {
+  return { name: "picture", title: "Download the picture (PNG)", icon: Plotly.Icons.camera, click };
+}
+
+// A figure as PNG, on the ground of the page: letters of a dark theme can't be read on white. An image can't have the
+// page's font, and whatever was measured in that would be cut.
+function savePicture(data, layout, { background, text }, filename) {
+  const { width, height } = layout;
+  const look = { paper_bgcolor: background, font: { color: text, family: "sans-serif" } };
+  const figure = { data, layout: { ...layout, ...look }, config: {} };
+  Plotly.downloadImage(figure, { format: "png", scale: 2, width, height, filename });
+}

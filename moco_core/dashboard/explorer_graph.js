@@ -94,14 +94,7 @@ class Graph {
       responsive: false,
       ...(!this.solid && { plotGlPixelRatio: devicePixelRatio }), // not four pixels for one of the screen
       modeBarButtonsToRemove: ["toImage", "zoomIn2d", "zoomOut2d", "autoScale2d", "resetCameraLastSave3d"],
-      modeBarButtonsToAdd: [
-        {
-          name: "picture",
-          title: "Download the picture (PNG)",
-          icon: Plotly.Icons.camera,
-          click: this.download,
-        },
-      ],
+      modeBarButtonsToAdd: [pictureButton(this.download)],
     };
   }
 
@@ -168,7 +161,7 @@ class Graph {
     await Plotly.restyle(this.plot, Object.fromEntries(names.map((name) => [name, places.map((place) => place[name])])));
   }
 
-  // The picture as it stands, with a background and with its titles and legend, which are no part of it on the page.
+  // The picture as it stands, with its titles and legend, which are no part of it on the page.
   download() {
     const { panes, spec, theme } = this.app;
     const { meta } = panes[0].colour;
@@ -200,14 +193,10 @@ class Graph {
       title: { text: escapeHtml(spec.caption), font: { size: 14 } },
       annotations: panes.flatMap((pane) => pane.title(width, height)),
       margin: { l: 0, r: 160, t: 50, b: 0 },
-      paper_bgcolor: theme.background,
       showlegend: Boolean(meta.names),
       legend: { itemsizing: "constant" },
     };
-    Plotly.downloadImage(
-      { data: [...this.plot.data, ...keys], layout, config: {} },
-      { format: "png", scale: 2, width: layout.width, height: layout.height, filename: spec.file },
-    );
+    savePicture([...this.plot.data, ...keys], layout, theme, spec.file);
   }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from PIL import Image
 
 from tests.browser.waiting import assert_soon
 from tests.synthetic import write_run
@@ -71,6 +72,49 @@ def test_colours_follow_the_theme(page, app, root):
         seen.append(layout(page, "spectrum", "l => l.font.color"))
     light, dark = (sum(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in seen)
     assert light < 300 < 450 < dark
+
+
+def saved_picture(page, chart):
+    """The PNG that a chart's mode bar gives."""
+    plot = page.locator(f".st-key-{chart} .js-plotly-plot")
+    plot.evaluate("plot => plot.scrollIntoView({ block: 'center' })")
+    plot.hover()
+    with page.expect_download() as saved:
+        plot.locator("[data-title^='Download']").click()
+    return saved.value
+
+
+def test_a_picture_is_named_after_the_step_that_it_shows(geometry):
+    assert saved_picture(geometry, "spectrum").suggested_filename == "moco-lens-spectrum-one-step-20.png"
+    geometry.get_by_role("slider", name="Step").first.focus()
+    geometry.keyboard.press("ArrowLeft")
+    geometry.wait_for_url("**step=10**")
+    geometry.locator("[data-test-script-state=notRunning]").wait_for()
+    assert saved_picture(geometry, "spectrum").suggested_filename == "moco-lens-spectrum-one-step-10.png"
+
+
+def test_a_picture_stands_on_the_ground_of_the_page(dark_page, app, root):
+    dark_page.set_default_timeout(PATIENCE)
+    dark_page.goto(f"{app(root)}/geometry?run=one")
+    dark_page.locator(".st-key-spectrum .moco-chart[data-drawn]").wait_for()
+    corner = Image.open(saved_picture(dark_page, "spectrum").path()).convert("RGBA").getpixel((2, 2))
+    ground = dark_page.locator("[data-testid=stApp]").evaluate("app => getComputedStyle(app).backgroundColor")
+    assert corner == (*map(int, ground.removeprefix("rgb(").rstrip(")").split(",")), 255)
+
+
+def test_letters_of_a_picture_have_the_room_that_they_were_given(geometry):
+    """An image is drawn without the page's font: what was measured in it is cut at the legend's end."""
+    geometry.evaluate(
+        """() => {
+          const save = Plotly.downloadImage;
+          Plotly.downloadImage = (figure, options) => {
+            globalThis.font = figure.layout.font.family;
+            return save(figure, options);
+          };
+        }"""
+    )
+    saved_picture(geometry, "spectrum")
+    assert geometry.evaluate("globalThis.font") == "sans-serif"
 
 
 def test_a_browser_without_plotly_says_so(page, app, root):
