@@ -22,6 +22,7 @@ RUN = "run"
 RUNS = "runs"
 STEP = "step"
 LEFT = "_left"  # the run in the address when a page chose another one or deleted it, and that moment
+CLEARED = "_cleared"  # whether another page was opened, which empties the address
 MOST_AT_ONCE = 24  # runs that a page draws before anyone has chosen them
 LONGEST_TOAST = 200  # characters of an address that are repeated
 SETTLING_SECONDS = 5.0  # until every browser has taken over a new address
@@ -37,6 +38,7 @@ def run_picker() -> None:
     if unlisted := store().problem:
         st.error(f"The folder of runs can't be read: {plain(unlisted)}.")
         return
+    st.session_state[CLEARED] = RUN not in st.query_params
     pick_run("Run", param=RUN)
 
 
@@ -222,8 +224,12 @@ def labels(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _wanted(param: str, options: Collection[str]) -> str | None:
-    """The value that the URL asks for, else the session's last, if it is among the options."""
-    for value in (_asked(param), st.session_state.get(_memory(param))):
+    """The value that the URL asks for, else the session's last, if it is among the options.
+
+    An address with a run but without this is one to which someone went back: then nothing had been chosen yet.
+    """
+    recalled = param == RUN or st.session_state.get(CLEARED, True)
+    for value in (_asked(param), st.session_state.get(_memory(param)) if recalled else None):
         if value in options:
             return value
     return None

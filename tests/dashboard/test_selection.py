@@ -114,6 +114,17 @@ def test_the_session_remembers_when_the_url_is_cleared(tmp_path: Path, visit) ->
     assert seen(opened)["runs"] == []
 
 
+def test_back_to_where_no_step_was_chosen_shows_the_newest(tmp_path: Path, visit) -> None:
+    write_run(tmp_path, "one")
+    opened = visit(run="one")
+    opened.select_slider[0].set_value("10").run()
+    assert seen(opened)["step"] == 10
+    del opened.query_params["step"]  # as a browser's Back does; it leaves the run
+    opened.run()
+    assert seen(opened)["step"] == 20
+    assert "step" not in opened.query_params
+
+
 def test_what_the_url_asks_for_but_is_not_there(tmp_path: Path, visit) -> None:
     write_run(tmp_path, "a")
     opened = visit(run="../../etc", step="999", runs=["gone", "a"])
