@@ -54,7 +54,7 @@ def live() -> None:
         + readings.lower_bounds(groups)
     )
     st.dataframe(sweep_views.styled(table), hide_index=True, key="settings")
-    downloads("momentum_table", lambda: sweep_views.as_numbers(table))
+    downloads("momentum_table", lambda: sweep_views.numbers(groups))
 
     scales = sweep_views.timescales(groups)
     by_momentum = sweep_views.momentum_panels(groups)

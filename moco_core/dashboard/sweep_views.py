@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from pandas.io.formats.style import Styler
@@ -37,16 +38,19 @@ def table(groups: Sequence[Group]) -> pd.DataFrame:
     The paper's are ImageNet accuracies of another network: a column of their own, never averaged with ours. They are
     those of its momenta, and left out where K varies and m does not.
     """
-    rows = [_row(group, groups) for group in groups]
+    return _beside_paper([_row(group, groups) for group in groups], groups).fillna("")
+
+
+def _beside_paper(rows: list[dict[str, Any]], groups: Sequence[Group]) -> pd.DataFrame:
     if along_negatives_alone(groups):
-        return pd.DataFrame(rows).drop(columns=PAPER_COLUMN).fillna("")
+        return pd.DataFrame(rows).drop(columns=PAPER_COLUMN)
     measured = {group.momentum for group in groups}
-    rows += [
+    only = [
         {"setting": f"paper only, m = {m:g}", PAPER_COLUMN: _paper_text(m)}
         for m in paper.MOMENTUM_ABLATION
         if m not in measured
     ]
-    return pd.DataFrame(rows).fillna("")
+    return pd.DataFrame(rows + only)
 
 
 def _row(group: Group, groups: Sequence[Group]) -> dict[str, str]:
@@ -76,17 +80,28 @@ def _scale(quantity: str) -> float:
     return 100.0 if quantity in ACCURACIES else 1.0
 
 
-def as_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` for other programs, which know neither typeset minus signs nor thousands separators nor dashes.
+def numbers(groups: Sequence[Group]) -> pd.DataFrame:
+    """`table` for other programs: one row a group, unrounded means; their deviation where a group has several runs.
 
-    A column becomes numbers where all of it are; `≥ 900` and `82.3 ± 0.4` stay text.
+    A column `at least: …` marks means that are lower bounds; both are left out where no group has any.
     """
-    bare = frame.replace({"−": "-", r"(?<=\d),(?=\d{3})": "", "^–$": ""}, regex=True)
-    columns = {}
-    for name, column in bare.items():
-        numbers = pd.to_numeric(column, errors="coerce")
-        columns[name] = column if (numbers.isna() & (column != "")).any() else numbers.convert_dtypes()
-    return pd.DataFrame(columns)
+    rows = []
+    for group in groups:
+        row: dict[str, Any] = {
+            "setting": label(group, groups),
+            "runs": len(group.outcomes),
+            PAPER_COLUMN: _paper_text(group.momentum),
+            "collapse": group.verdict.replace("–", ""),
+        }
+        for name in QUANTITIES:
+            row[_title(name)] = _scale(name) * group.mean(name)
+            if any(len(one.values(name)) > 1 for one in groups):
+                row[f"± {_title(name)}"] = _scale(name) * group.deviation(name)
+            if any(one.at_least(name) for one in groups):
+                row[f"at least: {_title(name)}"] = group.at_least(name)
+        row |= {"chance loss": group.chance, "loss floor": group.floor, "negatives": group.config.negatives}
+        rows.append(row | {"step": max(one.step for one in group.outcomes)})
+    return _beside_paper(rows, groups).convert_dtypes()  # whole numbers stay whole beside rows without
 
 
 def styled(frame: pd.DataFrame) -> Styler:

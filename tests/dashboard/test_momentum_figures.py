@@ -436,19 +436,25 @@ def test_three_durations_read_as_one_sentence(half_life, span, steps, words):
     assert words in readings.timescales(half_life, span, steps)
 
 
-def test_the_table_of_settings_downloads_as_numbers():
-    shown = pd.DataFrame(
-        {
-            "setting": ["m = 0.9, K = 4,096", "paper only"],
-            "K*": ["1,024", ""],
-            "uniformity": ["−0.82", "–"],
-            "linear": ["82.3 ± 0.4", ""],
-        }
+def test_the_table_of_settings_downloads_unrounded():
+    accuracies = (0.123456, 0.2, 0.345678)
+    runs = [
+        one("a", momentum=0.0, values={"knn": accuracies[0], "alignment": 3.97e-05}),
+        one("b", momentum=0.99, values={"knn": accuracies[1], "uniformity": -0.8247695}),
+        one("c", momentum=0.99, seed=1, values={"knn": accuracies[2], "uniformity": -0.8247695}),
+    ]
+    written = sweep_views.numbers(grouped(runs)).to_csv(index=False)
+    assert f",{runs[0].config.negatives}," in written  # without separators or decimals
+    read = pd.read_csv(io.StringIO(written))
+    assert read["setting"].tolist()[2:] == [f"paper only, m = {m:g}" for m in (0.9, 0.999, 0.9999)]
+    read = read[:2]
+    assert read["runs"].tolist() == [1, 2]
+    assert read["kNN accuracy, %"].tolist() == pytest.approx(
+        [12.3456, 100 * np.mean(accuracies[1:])], rel=1e-12
     )
-    read = pd.read_csv(io.StringIO(sweep_views.as_numbers(shown).to_csv(index=False)))
-    assert read["setting"].tolist() == ["m = 0.9, K = 4096", "paper only"]
-    assert read.iloc[0, 1:].tolist() == [1024, -0.82, "82.3 ± 0.4"]
-    assert read.iloc[1, 1:].isna().all()
+    assert read.loc[1, "± kNN accuracy, %"] == pytest.approx(100 * np.std(accuracies[1:], ddof=1), rel=1e-12)
+    assert read.loc[0, "alignment"] == 3.97e-05
+    assert read.loc[1, "uniformity"] == -0.8247695
 
 
 def test_the_best_setting_is_named_and_collapse_told(sweep):
