@@ -169,14 +169,8 @@ def panes_table(drawn: Sequence[Pane], common: Common, near: Neighbourhoods | No
         for letter, pane in zip("AB", drawn, strict=True)
         for i, axis in enumerate("xy")
     }
-    return pd.DataFrame(
-        {
-            "sample_id": common.images.sample_ids[rows],
-            "label": common.images.labels[rows],
-            **places,
-        }
-        | ({"jaccard": near.jaccard[rows]} if near else {})
-    )
+    samples = pd.DataFrame(sample_columns(common.images)).iloc[rows].reset_index(drop=True)
+    return samples.assign(**places, **({"jaccard": near.jaccard[rows]} if near else {}))
 
 
 def most_changed(near: Neighbourhoods, start: int = 0) -> Array:

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moco_core.dashboard import compare_view
+from moco_core.dashboard.compare_data import Common
 from moco_core.dashboard.figures.class_changes import class_changes
 from moco_core.dashboard.figures.metric_differences import MetricPair, metric_differences
 from moco_core.dashboard.figures.neighbour_overlap import overlap_chart
+from moco_core.dashboard.points import Colour, Pane, Points
+from moco_core.runs import EvalSet
 
 # metrics
 
@@ -116,3 +120,21 @@ def test_classes_without_samples_are_left_out_and_many_are_cut_to_the_ends():
     assert max(figure.data[0].x) == pytest.approx(99.9)
     assert min(figure.data[0].x) == 0
     assert len(figure.data[0].x) == 40
+
+
+def test_the_table_of_both_pictures_names_its_samples():
+    images = EvalSet(
+        np.zeros((3, 0, 0, 1), np.uint8),
+        np.array([0, 1, 1]),
+        np.array([7, 8, 9]),
+        ("a", "b"),
+        ("x", "y", "z"),
+    )
+    common = Common(np.arange(3), np.arange(3), True, images, "id", "")
+    flat = Points(np.array([[[0.5, 1], [2, 3]]], np.float32), np.array([0, 2]), ("x", "y"))
+    pane = Pane(flat, Colour.by_class("class", np.array([0, 1]), ("a", "b")))
+    table = compare_view.panes_table([pane, pane], common, None)
+    assert table["name"].tolist() == ["x", "z"]
+    assert table["sample_id"].tolist() == [7, 9]
+    assert table["label"].tolist() == [0, 1]
+    assert table["x_A"].tolist() == table["x_B"].tolist() == [0.5, 2]
