@@ -225,9 +225,10 @@ class Explorer {
       const button = element("button", "", this.legend);
       const symbol = (this.panes[0].shaped() && colour.meta.symbols?.[code]) || "circle";
       button.append(swatch(symbol, known ? colour.meta.colours[code] : colour.meta.unknown));
-      element("span", "", button, known ? colour.meta.names[code] : "unlabelled");
+      const name = known ? colour.meta.names[code] : "unlabelled";
+      element("span", "name", button, name);
       element("span", "count", button, new Set(rows).size.toLocaleString("en"));
-      button.title = "Select these samples";
+      button.title = `Select these samples: ${name}`; // of a long name the legend shows three lines
       button.classList.toggle("off", Boolean(this.selected) && !rows.some((row) => this.selected[row]));
       button.addEventListener("click", (event) => {
         const all = this.selected && rows.every((row) => this.selected[row]);

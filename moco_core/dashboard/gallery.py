@@ -20,8 +20,8 @@ from moco_core.runs import EvalSet
 SIDE = 72  # pixels on screen
 WIDER = 1.75  # times as wide is the card of a sample without an image
 NARROWEST = 360  # pixels of one column of lines
-# Of a title, four lines are shown.
-CLAMP = "display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:4;overflow:hidden"
+# Of a title, four lines are shown below a picture, and eight where there is nothing else.
+CLAMP = "display:-webkit-box;-webkit-box-orient:vertical;overflow:hidden;-webkit-line-clamp:"
 LOSSLESS = 32  # up to this side thumbnails are sent as PNG, beyond as JPEG
 
 
@@ -97,18 +97,18 @@ def _wrapping(figures: Sequence[str]) -> str:
 def _figure(card: Card, side: int) -> str:
     title, detail = plain_html(card.title), plain_html(card.detail)
     frame = f"outline:3px solid {card.mark};" if card.mark else ""
+    alt = title.replace('"', "&quot;")
     if not card.image.size:
         return (
-            f'<figure style="margin:0;flex:none;width:{WIDER * side:.0f}px;min-height:{side / 2:.0f}px;padding:6px 8px;'
-            f"box-sizing:border-box;border:1px solid rgba(128,128,128,.35);border-radius:4px;font-size:12px;"
-            f'line-height:1.3;overflow-wrap:anywhere;{frame}">'
-            f'{title}<br><span style="font-size:11px;opacity:.7">{detail}</span></figure>'
+            f'<figure title="{alt}" style="margin:0;flex:none;width:{WIDER * side:.0f}px;min-height:{side / 2:.0f}px;'
+            f"padding:6px 8px;box-sizing:border-box;border:1px solid rgba(128,128,128,.35);border-radius:4px;"
+            f'font-size:12px;line-height:1.3;overflow-wrap:anywhere;{frame}">'
+            f'<span style="{CLAMP}8">{title}</span><span style="font-size:11px;opacity:.7">{detail}</span></figure>'
         )
-    alt = title.replace('"', "&quot;")
     return (
         f'<figure style="margin:0;flex:none;width:{side}px" title="{alt}">'
         f'<img src="{data_uri(card.image)}" alt="{alt}" width="{side}" height="{side}" '
         f'style="display:block;image-rendering:pixelated;object-fit:contain;border-radius:4px;{frame}">'
         f'<figcaption style="font-size:11px;line-height:1.3;margin-top:4px;overflow-wrap:anywhere">'
-        f'<span style="{CLAMP}">{title}</span><span style="opacity:.7">{detail}</span></figcaption></figure>'
+        f'<span style="{CLAMP}4">{title}</span><span style="opacity:.7">{detail}</span></figcaption></figure>'
     )

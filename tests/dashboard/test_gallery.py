@@ -42,6 +42,8 @@ def test_samples_without_an_image_are_shown_by_name():
     assert EVIL in found.text
     assert "cosine 0.5" in found.text
     assert any("#123456" in value for name, value in found.attributes if name == "style")
+    assert any("line-clamp" in value for name, value in found.attributes if name == "style")
+    assert ("title", f"{EVIL} (cat)") in found.attributes  # all of a name that is cut
 
 
 def test_names_are_shown_as_they_are():
