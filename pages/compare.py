@@ -175,7 +175,7 @@ def linked_pictures(
         common.images,
         common.images_id,
         view=f"{a.key} {b.key} {settings}",
-        caption=f"{a.name} and {b.name}",
+        caption=" and ".join(data.called(a, b)),
         height=560,
     )
     downloads("compare", lambda: view.panes_table(panes, common, near), of=[a.checkpoint, b.checkpoint])
@@ -205,7 +205,8 @@ if len(store()):
         b = pick("B", data.counterpart(a.run, store()) if a else None)
     if a and b and a.key == b.key:
         nothing(
-            f"A and B are the same checkpoint, {plain(a.name)}: choose another run or step for one of them."
+            f"A and B are the same checkpoint, {plain(data.called(a, b)[0])}: choose another run or step for one "
+            "of them."
         )
     elif a and b:
         with section():

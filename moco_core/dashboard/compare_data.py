@@ -15,6 +15,7 @@ from moco_core.analysis import compare, geometry, neighbors
 from moco_core.dashboard import loaders
 from moco_core.dashboard.figures.metric_differences import MetricPair
 from moco_core.dashboard.loaders import CONTENT
+from moco_core.dashboard.selection import labels
 from moco_core.projections import drawn_rows
 from moco_core.runs import Checkpoint, EvalSet, Run, RunError
 
@@ -58,11 +59,6 @@ class Side:
     checkpoint: Checkpoint
 
     @property
-    def name(self) -> str:
-        """Run and step."""
-        return f"{self.run.name}, step {self.checkpoint.step}"
-
-    @property
     def key(self) -> tuple[bytes, int, str]:
         """Names its content for caches."""
         return loaders.place(self.checkpoint)
@@ -76,6 +72,15 @@ class Side:
     def images(self) -> EvalSet:
         """Its own evaluation set."""
         return loaders.eval_set(self.run)
+
+
+def called(a: Side, b: Side) -> list[str]:
+    """What A and B are called: the run, told apart as where it is picked, and its step unless it was imported."""
+    names = labels(list({side.run.id: side.run for side in (a, b)}.values()))
+    return [
+        names[side.run.id] + ("" if side.run.config.imported else f", step {side.checkpoint.step}")
+        for side in (a, b)
+    ]
 
 
 @dataclass(frozen=True)

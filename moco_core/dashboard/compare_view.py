@@ -12,7 +12,16 @@ import streamlit as st
 from moco_core.analysis import compare
 from moco_core.analysis.neighbors import chance_overlap, shared_counts
 from moco_core.dashboard import loaders
-from moco_core.dashboard.compare_data import SIDES, Common, Neighbourhoods, Side, Votes, neighbourhoods, votes
+from moco_core.dashboard.compare_data import (
+    SIDES,
+    Common,
+    Neighbourhoods,
+    Side,
+    Votes,
+    called,
+    neighbourhoods,
+    votes,
+)
 from moco_core.dashboard.figures.metric_differences import MetricPair
 from moco_core.dashboard.gallery import Card, card, neighbour
 from moco_core.dashboard.geometry_data import class_names
@@ -34,7 +43,7 @@ LINES = 12  # samples in a gallery
 BESIDE = 5  # neighbours beside each
 DRAWN: loaders.Keys = {
     **SIDES,
-    Side: lambda side: (side.key, side.name),
+    Side: lambda side: (side.key, side.run.name),
     Shown: lambda shown: shown.content,
 }
 
@@ -155,9 +164,9 @@ def panes(
         Pane(
             Points(flat[None].astype(np.float32), shown, _axes(one.picture, settings)),
             colours,
-            f"{letter}: {side.name}",
+            f"{letter}: {name}",
         )
-        for letter, side, flat, one in zip("AB", sides, (flat_a, flat_b), pictures, strict=True)
+        for letter, name, flat, one in zip("AB", called(a, b), (flat_a, flat_b), pictures, strict=True)
     ]
 
 

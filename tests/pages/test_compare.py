@@ -371,6 +371,17 @@ def test_accuracies_know_their_number_of_images(two):
     assert found["uniformity"] == 0
 
 
+def test_sides_of_one_name_are_told_apart_as_where_they_are_picked(tmp_path):
+    first = write_run(tmp_path, "a", steps=(0, 10))
+    write_run(tmp_path, "b", steps=(0, 10))
+    a, b = sides(tmp_path)
+    assert data.called(a, b) == ["a, step 10", "b, step 10"]
+    assert data.called(Side(a.run, a.run.steps[0]), a) == ["a, step 0", "a, step 10"]
+    RunWriter(first).describe(name="b")
+    a, b = sides(tmp_path)
+    assert data.called(a, b) == ["a · b, step 10", "1 · b, step 10"]
+
+
 def test_panes_hold_the_same_images_at_the_same_places_but_for_a_turn(two, monkeypatch):
     from moco_core.dashboard.projections import Shown
     from moco_core.projections import ProjectionSettings, stored_projection
