@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -129,10 +130,17 @@ def _same_step(run: Run, step: int) -> Checkpoint:
 
 
 def compute(
-    run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, progress: Progress | None = None
+    run: Run,
+    checkpoint: Checkpoint,
+    settings: ProjectionSettings,
+    progress: Progress | None = None,
+    shown: Sequence[Frame] = (),
 ) -> Projection:
-    """The picture, not measured yet. ValueError (`RunError`) when the run lacks what it needs."""
-    shown = frames(run, checkpoint, settings)
+    """The picture, not measured yet. ValueError (`RunError`) when the run lacks what it needs.
+
+    `shown` are its `frames` where the caller has them: those of a sweep that trains change while one looks.
+    """
+    shown = shown or frames(run, checkpoint, settings)
     steps = [frame.checkpoint.step for frame in shown]
     rows = drawn_rows(len(run.eval_set))
     chosen = (settings.method, settings.dim, settings.seed, settings.neighbors, settings.min_dist)
@@ -148,26 +156,25 @@ def compute(
 
 
 def measure(
-    run: Run,
-    checkpoint: Checkpoint,
+    shown: Sequence[Frame],
     settings: ProjectionSettings,
     picture: Projection,
     progress: Progress | None = None,
 ) -> Projection:
-    """The same picture with its trustworthiness and continuity: of the query points, among themselves.
+    """The same picture of `shown` with its trustworthiness and continuity: of the query points, among themselves.
 
     Fewer than three points can't be measured; they stay NaN with `k` 1.
     """
-    shown = picture.kinds == QUERY
-    rows = picture.samples[shown]
+    queries = picture.kinds == QUERY
+    rows = picture.samples[queries]
     values = []
-    for number, frame in enumerate(frames(run, checkpoint, settings)):
+    for number, frame in enumerate(shown):
         if progress:
             progress("Measuring how faithful the picture is", number / len(picture.steps))
         if len(rows) < 3:
             continue
         space = _layer(frame.run, frame.checkpoint, settings.layer)[rows]
-        values.append(faithfulness(space, picture.coordinates[number, shown]))
+        values.append(faithfulness(space, picture.coordinates[number, queries]))
     nothing = np.full(len(picture.steps), np.nan)
     return dataclasses.replace(
         picture,

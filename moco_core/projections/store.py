@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load, save
 
 from moco_core.projections.compute import (
+    Frame,
     Progress,
     Projection,
     ProjectionSettings,
@@ -28,21 +30,14 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Projection))
 
 def content_id(run: Run, checkpoint: Checkpoint, settings: ProjectionSettings) -> str:
     """Names a projection by what it comes from: checksums of its steps, and every setting."""
-    steps = [frame.checkpoint.checksum for frame in frames(run, checkpoint, settings)]
-    images = run.info.get("eval_set_sha256")
-    described = json.dumps([FORMAT, images, steps, dataclasses.asdict(settings)], sort_keys=True)
-    return hashlib.sha256(described.encode()).hexdigest()[:32]
+    return _content_id(run, frames(run, checkpoint, settings), settings)
 
 
 def find_projection(
     run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, spare: Path | None = None
 ) -> Projection | None:
     """The stored projection, in the run's cache or in the folder `spare`; None when there is none to read."""
-    name = f"projection-{content_id(run, checkpoint, settings)}.safetensors"
-    for folder in (run.path / CACHE_DIR, spare):
-        if folder is not None and (found := _read(folder / name, settings.dim)) is not None:
-            return found
-    return None
+    return _find(run, frames(run, checkpoint, settings), settings, spare)
 
 
 def stored_projection(
@@ -57,23 +52,44 @@ def stored_projection(
     Where the cache can't be written it is stored in the folder `spare`. It is stored before it is measured as well,
     so that a page can show it meanwhile. ValueError when the run lacks what it needs, OSError when it can't be stored.
     """
-    picture = find_projection(run, checkpoint, settings, spare)
+    shown = frames(run, checkpoint, settings)  # once: a sweep may train on while its picture is made
+    picture = _find(run, shown, settings, spare)
     if picture is None:
-        picture = compute(run, checkpoint, settings, progress)
-        _write(run, checkpoint, settings, picture, spare)
+        picture = compute(run, checkpoint, settings, progress, shown)
+        _write(run, shown, settings, picture, spare)
     if not picture.measured:
-        picture = measure(run, checkpoint, settings, picture, progress)
-        _write(run, checkpoint, settings, picture, spare)
+        picture = measure(shown, settings, picture, progress)
+        _write(run, shown, settings, picture, spare)
     return picture
 
 
+def _content_id(run: Run, shown: Sequence[Frame], settings: ProjectionSettings) -> str:
+    images, steps = run.info.get("eval_set_sha256"), [frame.checkpoint.checksum for frame in shown]
+    described = json.dumps([FORMAT, images, steps, dataclasses.asdict(settings)], sort_keys=True)
+    return hashlib.sha256(described.encode()).hexdigest()[:32]
+
+
+def _file_name(run: Run, shown: Sequence[Frame], settings: ProjectionSettings) -> str:
+    return f"projection-{_content_id(run, shown, settings)}.safetensors"
+
+
+def _find(
+    run: Run, shown: Sequence[Frame], settings: ProjectionSettings, spare: Path | None
+) -> Projection | None:
+    name = _file_name(run, shown, settings)
+    for folder in (run.path / CACHE_DIR, spare):
+        if folder is not None and (found := _read(folder / name, settings.dim)) is not None:
+            return found
+    return None
+
+
 def _write(
-    run: Run, checkpoint: Checkpoint, settings: ProjectionSettings, picture: Projection, spare: Path | None
+    run: Run, shown: Sequence[Frame], settings: ProjectionSettings, picture: Projection, spare: Path | None
 ) -> None:
     arrays = {name: np.ascontiguousarray(getattr(picture, name)) for name in FIELDS}
     arrays["k"] = np.array([picture.k], np.int64)
     data = save(arrays, metadata={"settings": json.dumps(dataclasses.asdict(settings))})
-    name = f"projection-{content_id(run, checkpoint, settings)}.safetensors"
+    name = _file_name(run, shown, settings)
     try:
         _keep(run.path / CACHE_DIR, name, data)
     except OSError:  # a read-only run

@@ -8,7 +8,7 @@ import pytest
 
 from moco_core.analysis.align import align
 from moco_core.analysis.projection import principal_components, project
-from moco_core.projections import ProjectionSettings, drawn_rows, find_projection, stored_projection
+from moco_core.projections import ProjectionSettings, drawn_rows, find_projection, store, stored_projection
 from moco_core.projections.compute import KEY, QUERY, QUEUE, compute, frames
 from moco_core.projections.store import content_id
 from moco_core.runs import Run, RunError, RunStore
@@ -230,3 +230,28 @@ def test_a_sweep_is_aligned_over_its_runs_at_one_step(tmp_path):
 def test_a_run_without_a_sweep_is_alone(run):
     settings = dataclasses.replace(PCA, aligned="sweep")
     assert len(frames(run, run.steps[-1], settings)) == 1
+
+
+def test_a_sweep_that_goes_on_meanwhile_is_another_picture(tmp_path, monkeypatch):
+    for name, steps in (("m0", (0, 10)), ("m1", (0, 10, 20))):
+        write_run(tmp_path, name, sweep="s", steps=steps, seed=0)
+    run = RunStore(tmp_path)["m1"]
+    settings = dataclasses.replace(PCA, aligned="sweep")
+    compute_first = store.compute
+
+    def and_go_on(*arguments):
+        picture = compute_first(*arguments)
+        trained = write_run(tmp_path / "elsewhere", sweep="s", steps=(0, 10, 20), seed=1) / "step-00000020"
+        trained.rename(tmp_path / "m0" / trained.name)
+        write_run(tmp_path, "m2", sweep="s", seed=0)
+        return picture
+
+    monkeypatch.setattr(store, "compute", and_go_on)
+    meanwhile = stored_projection(run, run.step(20), settings)
+    assert meanwhile.steps.tolist() == [10, 20]
+    assert meanwhile.measured
+    assert find_projection(run, run.step(20), settings) is None
+    monkeypatch.setattr(store, "compute", compute_first)
+    later = stored_projection(run, run.step(20), settings)
+    shown = (RunStore(tmp_path)[name].step(20).query for name in ("m0", "m1", "m2"))
+    np.testing.assert_allclose(later.coordinates, align(list(shown), "pca"), atol=1e-5)
