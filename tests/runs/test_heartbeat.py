@@ -39,16 +39,25 @@ def heartbeats(run: RunWriter, seconds: float) -> list[str]:
     return seen
 
 
+def heard(run: RunWriter, count: int) -> list[str]:
+    """So many heartbeats, in their order, however long they take where the processor or the disk is busy."""
+    seen: list[str] = []
+    deadline = time.monotonic() + 60
+    while len(seen) < count:
+        assert time.monotonic() < deadline, seen
+        seen += [new for new in heartbeats(run, BEAT) if new not in seen]
+    return seen
+
+
 def test_a_run_beats_while_its_loop_says_nothing(run: RunWriter) -> None:
+    run.set_status(step=7)
+    assert on_disk(run)["stepped"] == on_disk(run)["heartbeat"]
     with run.training():
-        run.set_status(step=7)
         before = on_disk(run)
-        seen = heartbeats(run, 20 * BEAT)
+        seen = heard(run, 4)
         after = on_disk(run)
-    assert len(seen) >= 4
     assert seen == sorted(seen)
     assert {**after, "heartbeat": ""} == {**before, "heartbeat": ""}  # the moment of the last step, too
-    assert before["stepped"] == before["heartbeat"]
     assert (after["state"], after["step"]) == ("running", 7)
 
 
@@ -81,7 +90,7 @@ def test_a_beat_under_way_does_not_revert_a_final_state(
 
     monkeypatch.setattr(writer, "replace_json", slow)
     with run.training():
-        assert beating.wait(10)
+        assert beating.wait(60)
         run.set_status(state="finished", step=3)
     assert (on_disk(run)["state"], on_disk(run)["step"]) == ("finished", 3)
 
@@ -113,15 +122,17 @@ def test_beats_and_steps_at_once_are_never_torn_or_reverted(
 
 def test_storage_that_is_away_for_a_moment_is_borne(run: RunWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_json = writer.replace_json
+    tried = threading.Event()
     with run.training():
 
         def away(path: Path, value: Any) -> None:
+            tried.set()
             raise OSError("stale file handle")
 
         monkeypatch.setattr(writer, "replace_json", away)
-        time.sleep(4 * BEAT)
+        assert tried.wait(60)
         monkeypatch.setattr(writer, "replace_json", replace_json)
-        assert len(heartbeats(run, 8 * BEAT)) >= 2
+        heard(run, 2)
 
 
 def test_the_heart_dies_with_its_process(run: RunWriter) -> None:
@@ -131,11 +142,11 @@ def test_the_heart_dies_with_its_process(run: RunWriter) -> None:
         "with run.training(): time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(run.path)])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while on_disk(run)["state"] != "running":
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert len(heartbeats(run, 12 * BEAT)) >= 3
+    heard(run, 3)
     process.send_signal(signal.SIGKILL)
     process.wait(10)
     assert len(heartbeats(run, 6 * BEAT)) == 1

@@ -60,6 +60,13 @@ def wait_for_step(root: Path, step: int) -> None:
     raise AssertionError(f"step {step} was not reached")
 
 
+def wait_for_resume_state(root: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not list(root.glob("*/resume/step-*/manifest.json")):
+        assert time.monotonic() < deadline, "no resume state was written"
+        time.sleep(0.1)
+
+
 def test_train_prints_the_run_directory_last(tmp_path):
     words = ("--steps", 6, "--snapshots", 2, "--name", "my <b>run</b>", "--project")
     done = moco("train", "--runs", tmp_path, *QUICK, *words)

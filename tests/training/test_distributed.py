@@ -4,7 +4,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from moco_core.training.snapshots import Snapshots
 from moco_core.training.views import Views
 from tests.training.ranks import RUNS, without_batch_norm
 from tests.training.small import SMALL, assert_identical
-from tests.training.test_command import ENVIRONMENT, QUICK, wait_for_step
+from tests.training.test_command import ENVIRONMENT, QUICK, wait_for_resume_state, wait_for_step
 
 ROOT = Path(__file__).parents[2]
 
@@ -302,11 +301,9 @@ def ranks_of(launcher: subprocess.Popen[str]) -> dict[int, psutil.Process]:
 def test_a_killed_rank_ends_both_and_the_run_resumes_in_one_process(tmp_path, command, victim):
     launcher = torchrun(tmp_path, *QUICK, "--steps", 100_000, "--checkpoint-minutes", 0.01)
     wait_for_step(tmp_path, 1)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*/resume/step-*/manifest.json")) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_for_resume_state(tmp_path)
     ranks_of(launcher)[victim].send_signal(signal.SIGKILL)
-    _, said = launcher.communicate(timeout=60)
+    _, said = launcher.communicate(timeout=120)
     assert launcher.returncode != 0
     assert len(errors(said)) == 1, said
     assert "one of the 2 processes of this run has ended or no longer answers" in errors(said)[0]
@@ -343,7 +340,7 @@ cli.main()
 
 def test_what_ends_one_rank_is_the_reason_that_the_run_gives(tmp_path):
     ranks = two_ranks("-c", OUT_OF_MEMORY, "train", "--runs", tmp_path, *QUICK, "--steps", 100)
-    said = [rank.communicate(timeout=60)[1] for rank in ranks]
+    said = [rank.communicate(timeout=120)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [1, 1]
     sentence = "out of memory: lower batch_size, image_size or queue_size"
     assert [errors(each) for each in said] == [[], [f"error: {sentence}"]]
@@ -358,7 +355,7 @@ from moco_core import cli
 from moco_core.contrast.queue import KeyQueue
 from moco_core.training import distributed
 
-distributed.PATIENCE = timedelta(seconds=8)
+distributed.PATIENCE = timedelta(seconds=20)  # busy machines start one rank long after the other
 enqueue = KeyQueue.enqueue
 
 def stall(queue, keys, samples, labels, step):
@@ -415,7 +412,7 @@ def test_a_signal_to_torchrun_leaves_a_checkpoint(tmp_path):
     launcher = torchrun(tmp_path, *QUICK, "--steps", 100_000)
     wait_for_step(tmp_path, 3)
     launcher.send_signal(signal.SIGTERM)
-    _, said = launcher.communicate(timeout=60)
+    _, said = launcher.communicate(timeout=120)
     (run,) = RunStore(tmp_path)
     assert run.status.state == "stopped", said
     assert run.steps[-1].step == run.resume_state().step == run.status.step >= 3

@@ -1,6 +1,8 @@
 """The copy of a run's numbers that TensorBoard reads."""
 
+import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,7 +19,7 @@ from moco_core.runs import Run, RunStore, schema
 from moco_core.runs.verify import damage
 from moco_core.training.command import train_new, train_resumed
 from tests.training.small import SMALL, assert_identical
-from tests.training.test_command import started
+from tests.training.test_command import started, wait_for_resume_state
 
 
 def events(run: Run) -> dict[str, list[tuple[int, float]]]:
@@ -88,14 +90,22 @@ def test_a_clock_that_was_set_back_hides_nothing_of_the_copy(stopped, tmp_path, 
         assert_copied(only_run(tmp_path))
 
 
+def halted_beyond_its_resume_state(process: subprocess.Popen[str], root: Path) -> bool:
+    """Halt a run; whether the copy holds steps that the resume state lacks, which the next resume state ends."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    run = only_run(root)
+    return max(step for step, _ in events(run)["loss"]) > run.resume_state().step
+
+
 def test_a_killed_run_leaves_a_copy_that_goes_on_where_it_does(tmp_path, command):
-    words = ("--steps", 100_000, "--log-every", 1, "--checkpoint-minutes", 0.005, "--tensorboard")
+    words = ("--steps", 100_000, "--log-every", 1, "--checkpoint-minutes", 0.02, "--tensorboard")
     process = started(tmp_path, *words)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*/resume/step-*/manifest.json")) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(0.2)  # some steps beyond the resume state
-    process.send_signal(signal.SIGKILL)
+    wait_for_resume_state(tmp_path)
+    while not halted_beyond_its_resume_state(process, tmp_path):
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.2)
+    process.kill()
     process.communicate(timeout=60)
     run = only_run(tmp_path)
     saved = run.resume_state().step
