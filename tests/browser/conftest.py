@@ -12,6 +12,7 @@ import pytest
 from tests.browser.server import BROWSER_FLAGS, BROWSERS, REPOSITORY, Server, browser_path
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+sync_api.expect.set_options(timeout=60_000)  # milliseconds, for two cores that several browsers share
 
 __all__ = ["REPOSITORY"]
 OUR_FRAME = re.compile(rf'File "{re.escape(str(REPOSITORY))}/(app\.py|pages/|moco_core/)')  # of a traceback

@@ -15,7 +15,6 @@ from tests.synthetic import write_run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = sync_api.expect
-expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +95,10 @@ def test_run_changes_the_readouts_and_pause_stops_them(sphere):
         return paused.is_visible()
 
     assert_soon(pause, True, seconds=60)
-    sphere.wait_for_timeout(500)
-    stopped = steps(sphere)
-    sphere.wait_for_timeout(1000)
-    assert steps(sphere) == stopped
+    stopped = None
+    while stopped != steps(sphere):  # the last ones may still be on their way to the page
+        stopped = steps(sphere)
+        sphere.wait_for_timeout(1000)
     press(sphere, "Step")
     wait_for(sphere, lambda: steps(sphere) == stopped + 1)
 
@@ -134,8 +133,7 @@ def test_keeps_30_frames_a_second_while_it_runs(sphere):
     wait_for(sphere, lambda: steps(sphere) > 20)
     wait_for(sphere, lambda: float(canvas(sphere).get_attribute("data-fps")) >= 30, seconds=120)
     frames = int(canvas(sphere).get_attribute("data-frames"))
-    sphere.wait_for_timeout(1000)
-    assert int(canvas(sphere).get_attribute("data-frames")) > frames
+    wait_for(sphere, lambda: int(canvas(sphere).get_attribute("data-frames")) > frames)
 
 
 def test_drag_turns_it_while_it_runs(sphere):
@@ -199,8 +197,8 @@ def test_fingers_turn_and_pinch(browser, address):
 
 def test_hover_names_a_point_and_its_age(sphere):
     press(sphere, "Fast-forward 500 steps")
-    wait_for(sphere, lambda: steps(sphere) >= 500)
-    sphere.wait_for_timeout(800)
+    wait_for(sphere, lambda: canvas(sphere).get_attribute("data-points") == str(6 + 6 + 64))
+    sphere.wait_for_timeout(800)  # they glide to their places
     x, y = middle(sphere)
     radius = 0.43 * canvas(sphere).bounding_box()["height"]
     seen = set()
@@ -252,8 +250,8 @@ def test_real_images_with_thumbnails(sphere):
 def test_it_is_drawn_in_both_themes(scheme, address, request):
     page = open_sphere(request.getfixturevalue(scheme), address)
     press(page, "Fast-forward 500 steps")
-    wait_for(page, lambda: steps(page) >= 500)
-    page.wait_for_timeout(800)
+    wait_for(page, lambda: canvas(page).get_attribute("data-points") == str(6 + 6 + 64))
+    page.wait_for_timeout(800)  # they glide to their places
     drawn = pixels(page)
     ink = drawn[drawn[..., 3] > 0][:, :3]
     assert len(ink) > 10_000
