@@ -47,7 +47,7 @@ class Serving:
         health: str,
         log: Path,
         environment: Mapping[str, str],
-        patience: float = 60,
+        patience: float = 120,
     ) -> None:
         self.url = url
         self.log = log

@@ -47,7 +47,7 @@ def status(root: Path, run_id: str) -> RunStatus:
     return RunStore(root)[run_id].status
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     """Wait until the condition holds; fails when it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():

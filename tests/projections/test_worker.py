@@ -43,7 +43,7 @@ def test_a_process_of_its_own_answers_and_ends_with_its_input(tmp_path):
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],
-        timeout=60,
+        timeout=120,
         check=True,
     )
     said = [json.loads(line) for line in done.stdout.splitlines()]
