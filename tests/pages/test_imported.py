@@ -112,7 +112,7 @@ def test_geometry_calls_the_layers_what_they_are(root):
     assert "Vectors at unit length. No collapse" in said
     assert "backbone" not in said
     html = "".join(part.value for part in app.get("html"))
-    assert len(re.findall(r"<figure [^>]*>word \d+ \([abcd]\)<br>", html)) == 16
+    assert len(re.findall(r"<figure [^>]*><span [^>]*>word \d+ \([abcd]\)</span>", html)) == 16
 
 
 def test_search_finds_names_and_galleries_show_them(root):
